@@ -2,7 +2,7 @@
 # The work is in scripts/; both say what they do and never ask.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench install fmt tidy doc loom miri soak fuzz
+.PHONY: help run test bench install fmt tidy doc loom miri soak abuse fuzz
 
 # More for `skopos up`, as in: make run ARGS="--for 30s"
 ARGS ?=
@@ -42,6 +42,9 @@ miri: ## look for undefined behaviour in shared memory
 
 soak: ## lose power in the history 100,000 times, and flip 10,000 bits
 	@exec scripts/test soak
+
+abuse: ## attack a hub in 35 ways, and write docs/results/abuse.md
+	@exec scripts/test abuse
 
 fuzz: ## fuzz each parser of outside bytes; FUZZ_SECONDS=60 each
 	@exec scripts/test fuzz

@@ -189,8 +189,11 @@ class Rpc:
                 body += payload
             elif kind == HEADERS and flags & END_STREAM:
                 return status_in(payload) or "no status", body[5:]
-            elif kind in (GOAWAY, RST_STREAM):
-                return "GOAWAY" if kind == GOAWAY else "RST_STREAM", b""
+            elif kind == GOAWAY:
+                # The last stream and the code, then the reason as a text.
+                return f"GOAWAY {payload[8:].decode(errors='replace')}".strip(), b""
+            elif kind == RST_STREAM:
+                return "RST_STREAM", b""
         return "closed", b""
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ SILENT = 1000
 EVERYTHING = "SELECT * FROM samples"
 ALL_TOPICS = "&".join(["topic=**"] * 256)
 # Most connections of each listener.
-MOST = {"http": 512, "flight": 256, "unix": 256}
+MOST = {"http": 2048, "flight": 256, "unix": 256}
 
 
 def garbage_heads(chance: random.Random) -> bytes:
@@ -150,8 +150,8 @@ def silent(listener: str, count: int = SILENT) -> Callable[[Attack], Awaitable[N
 
 
 async def expect_served(attack: Attack, listener: str) -> None:
-    """A new client has to be answered within the time of the case, at the latest after ten seconds."""
-    until = asyncio.get_running_loop().time() + min(10.0, attack.left)
+    """A new client has to be answered within the time of the case, of which there are three to ten seconds left."""
+    until = asyncio.get_running_loop().time() + min(10.0, max(3.0, attack.left))
     answer = await knock(attack, listener)
     while answer != "200" and asyncio.get_running_loop().time() < until:
         await asyncio.sleep(0.5)

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::name::Names;
 
 /// The one who asks, as a listener has found out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// The user that runs this program, or root of this machine: known by the credentials of a local connection.
     Owner,
@@ -26,7 +26,7 @@ pub enum Caller {
 }
 
 /// A user with a token.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     /// Name of the user.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct User {
 }
 
 /// The role of a user on a site. Being the owner of a job or the lead of a project is no role: it depends on the job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Reads facts, and the jobs that the user owns or leads.
     #[default]

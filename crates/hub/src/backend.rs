@@ -9,6 +9,7 @@ use crate::counts::ListenerCounts;
 use crate::measuring::Measuring;
 use crate::pulse::Pulse;
 use crate::source::HubSource;
+use crate::standing::Standings;
 
 /// The state that all listeners of a hub share, and from which they answer.
 pub struct Backend {
@@ -22,6 +23,8 @@ pub struct Backend {
     pub(crate) others: Arc<watch::Sender<u64>>,
     /// Requests of each listener.
     pub counts: ListenerCounts,
+    /// Statements that are evaluated again.
+    pub standings: Standings,
     /// Has values measured that are too old.
     pub measuring: Measuring,
 }

@@ -120,7 +120,7 @@ pub fn ask(stream: &UnixStream, sql: &str, limits: &Limits) -> Result<Answer, Fa
     let head = head(&mut input)?;
     let (schema, batches) = body(&mut input, head.bytes)?;
     let way = if head.way == "point" { Way::Point } else { Way::Planned };
-    Ok(Answer { schema, batches, way, missing: head.missing })
+    Ok(Answer::new(schema, batches, way, head.missing))
 }
 
 /// Asks the hub at the other end of `stream` for latest values. Returns the document of `GET /api/v1/get`.

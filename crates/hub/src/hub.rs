@@ -29,6 +29,7 @@ use crate::pki::Pki;
 use crate::pulse::Pulse;
 use crate::remote_write::RemoteWrite;
 use crate::source::HubSource;
+use crate::standing::Standings;
 use crate::tables;
 
 /// Names of the listeners in facts.
@@ -104,7 +105,9 @@ impl Hub {
         let measuring = follower.as_ref().map(Follower::refresher);
         let measuring = Measuring::new(dir.to_path_buf(), measuring);
         let engine = Arc::new(engine);
-        let backend = Arc::new(Backend { engine, source, pulse, others, counts, measuring });
+        let standings = Standings::new(&engine);
+        let backend =
+            Arc::new(Backend { engine, source, pulse, others, counts, standings, measuring });
         let site = plane.map_or_else(|| ALONE.to_owned(), |plane| plane.site);
         let dir = dir.to_path_buf();
         let _renewing = renewing;

@@ -42,6 +42,6 @@ pub use hub::Hub;
 pub use local::Local;
 pub use measuring::Measuring;
 pub use pki::Pki;
-pub use pulse::Pulse;
+pub use pulse::{Pulse, any_changed};
 pub use source::HubSource;
-pub use standing::{Change, MAX_ROWS, Standing, any_changed};
+pub use standing::{Change, MAX_ROWS, Question, Standing, Standings};

@@ -3,9 +3,12 @@
 //! One thread serves all waiting readers. It sleeps in shared memory, as any reader does. While no reader waits,
 //! it sleeps elsewhere, because each publish makes a system call while a reader waits in shared memory.
 
+use std::future::Future as _;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::thread::{JoinHandle, park_timeout};
 use std::time::{Duration, Instant};
 
@@ -80,4 +83,23 @@ fn run(mut host: Host, beat: &watch::Sender<u64>, stop: &AtomicBool) {
         });
         std::thread::sleep(SHORTEST);
     }
+}
+
+/// Waits until one of the channels has changed; for ever if all senders are gone.
+pub async fn any_changed(news: &mut [watch::Receiver<u64>]) {
+    let mut waiting: Vec<_> = news.iter_mut().map(|channel| Box::pin(channel.changed())).collect();
+    std::future::poll_fn(|context| {
+        let mut has_news = false;
+        waiting.retain_mut(|change| match Pin::new(change).poll(context) {
+            Poll::Ready(Ok(())) => {
+                has_news = true;
+                false
+            }
+            // Its sender is gone.
+            Poll::Ready(Err(_)) => false,
+            Poll::Pending => true,
+        });
+        if has_news { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

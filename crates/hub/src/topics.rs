@@ -6,6 +6,9 @@ use skopos_term::Failure;
 use skopos_term::find::readings_of;
 use skopos_term::reading::{ReadingJson, ReadingSource};
 
+/// Number of topics with which a misspelt one is compared: those of some two hundred nodes.
+const MAX_COMPARED: usize = 65_536;
+
 /// Returns a selection that contains every topic that matches `pattern`. A source selects topics by prefix only, so
 /// other topics may be in it.
 pub fn wanted(pattern: &TopicPattern) -> Wanted {
@@ -35,11 +38,29 @@ pub fn resolve(source: &dyn Source, text: &str) -> Result<Option<TopicPattern>, 
     Ok(readings_of(text)?.into_iter().find(matches))
 }
 
-/// Returns the topic that is most similar to `text`, with or without its node.
+/// Returns true if each text is a topic that exists, with its node: such topics are found at once.
+pub fn are_known(source: &dyn Source, texts: &[String]) -> bool {
+    let is_known = |text: &String| {
+        let Ok(topic) = Topic::new(text) else { return false };
+        let mut is_known = false;
+        let wanted = Wanted::These(vec![topic.clone()]);
+        source.topics(&wanted, &mut |described| is_known |= *described.topic == topic);
+        is_known
+    };
+    texts.iter().all(is_known)
+}
+
+/// Returns the topic that is most similar to `text`, with or without its node. A site can have more topics than are
+/// compared.
 pub fn nearest(source: &dyn Source, text: &str) -> Option<Topic> {
     let mut best: Option<(f64, Topic)> = None;
+    let mut compared = 0;
     source.topics(&Wanted::All, &mut |described| {
-        // A site has many topics: only the best one is copied.
+        compared += 1;
+        if compared > MAX_COMPARED {
+            return;
+        }
+        // Only the best one is copied.
         if let Some(similarity) = topic_similarity(text, described.topic.as_str())
             && best.as_ref().is_none_or(|(most, _)| similarity > *most)
         {

@@ -156,7 +156,10 @@ impl LiveArgs {
     }
 
     fn found(&self) -> Result<Option<Identity>, Failure> {
-        let broken = |e| Failure::new("the certificate of this program cannot be used").because(&e);
+        let broken = |e| {
+            let failure = Failure::new("the certificate of this program cannot be used");
+            failure.because(&e).hint("`skopos join HUB --token TOKEN` gets this node a new one")
+        };
         let found = self.identity_folder().map(|folder| Identity::load(&folder).map_err(broken));
         Ok(found.transpose()?.flatten())
     }

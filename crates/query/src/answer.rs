@@ -1,7 +1,12 @@
 //! The answer to a statement, and the way in which the engine found it.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+
+use crate::admission::Permit;
+use crate::error::Error;
 
 /// The way in which the engine found an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +17,8 @@ pub enum Way {
     Planned,
 }
 
-/// The whole answer to a statement.
+/// The whole answer to a statement. An answer of the planner holds the permit of its statement, so it is to be dropped
+/// when it is sent.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The columns.
@@ -24,14 +30,33 @@ pub struct Answer {
     /// Names of nodes that sent none or only a part of the history that they were asked for, sorted.
     /// The answer lacks their samples.
     pub missing: Vec<String>,
+    pub(crate) permit: Option<Arc<Permit>>,
 }
 
 impl Answer {
+    /// Returns an answer that no permit belongs to.
+    pub fn new(
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+        way: Way,
+        missing: Vec<String>,
+    ) -> Self {
+        Self { schema, batches, way, missing, permit: None }
+    }
+
+    /// Counts the bytes of another form of the answer, until the answer is dropped.
+    ///
+    /// # Errors
+    /// All answers together hold too much.
+    pub fn hold(&self, bytes: usize) -> Result<(), Error> {
+        self.permit.as_ref().map_or(Ok(()), |permit| permit.hold(bytes))
+    }
+
     /// An answer of a point read.
     pub(crate) fn of_point(batch: RecordBatch) -> Self {
         let schema = batch.schema();
         let batches = if batch.num_rows() == 0 { Vec::new() } else { vec![batch] };
-        Self { schema, batches, way: Way::Point, missing: Vec::new() }
+        Self::new(schema, batches, Way::Point, Vec::new())
     }
 
     /// Number of rows.

@@ -1,6 +1,6 @@
 //! The catalog of an engine: look-up of tables by name. A topic is a table, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,15 +8,20 @@ use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::error::Result;
 use skopos_model::Topic;
 
+use crate::plain_names::PlainNames;
 use crate::registry::Registry;
 use crate::source::{Source, Wanted};
-use crate::tables::{SampleTable, times};
+use crate::table::Table as _;
+use crate::tables::{RegisteredTable, SampleTable, SharedLatest, times};
 
 /// Name of the only catalog.
 pub const CATALOG: &str = "skopos";
 
 /// Name of its only schema.
 pub const SCHEMA: &str = "live";
+
+/// Number of topics with which a misspelt name is compared: those of some two hundred nodes.
+const MAX_COMPARED: usize = 65_536;
 
 /// Registered tables, and a table for each topic.
 #[derive(Debug)]
@@ -25,16 +30,30 @@ pub(crate) struct Catalog {
     names: Vec<String>,
     tables: BTreeMap<String, Arc<dyn TableProvider>>,
     aliases: BTreeMap<String, Topic>,
+    plain_names: Arc<PlainNames>,
 }
 
 impl From<Registry> for Catalog {
     fn from(registry: Registry) -> Self {
         let Registry { source, names, tables, aliases, .. } = registry;
-        Self { source, names, tables, aliases }
+        Self { source, names, tables, aliases, plain_names: Arc::default() }
     }
 }
 
 impl Catalog {
+    /// Returns a catalog with `latest` for standing questions.
+    pub(crate) fn with_latest(&self, latest: Arc<SharedLatest>) -> Self {
+        let mut tables = self.tables.clone();
+        tables.insert(latest.name().to_owned(), Arc::new(RegisteredTable::new(latest)));
+        Self {
+            source: self.source.clone(),
+            names: self.names.clone(),
+            tables,
+            aliases: self.aliases.clone(),
+            plain_names: self.plain_names.clone(),
+        }
+    }
+
     pub(crate) fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
@@ -48,44 +67,39 @@ impl Catalog {
         if self.tables.contains_key(name) {
             return None;
         }
-        let wanted = match Topic::new(name) {
-            Ok(topic) if name.contains('/') => Wanted::These(vec![topic]),
-            _ => Wanted::All,
-        };
-        let is_it = |topic: &Topic| match wanted {
-            Wanted::All => plain(topic).eq(name.chars()),
-            _ => topic.as_str() == name,
-        };
-        let mut found = BTreeSet::new();
-        let look = |found: &mut BTreeSet<Topic>, topic: &Topic| {
-            if is_it(topic) {
-                found.insert(topic.clone());
-            }
-        };
-        self.source.topics(&wanted, &mut |described| look(&mut found, described.topic));
-        if found.is_empty() && self.source.has_history() {
-            // The topic may be on disk alone. An error here is reported when samples are read.
-            for part in self.source.history(&times(&[])).unwrap_or_default().parts {
-                for stretch in part.stretches() {
-                    look(&mut found, &stretch.series.topic);
-                }
-            }
+        match Topic::new(name) {
+            Ok(topic) if name.contains('/') => self.exists(&topic).then_some(topic),
+            _ => self.plain_names.topic(&*self.source, name),
         }
-        if found.len() == 1 { found.pop_first() } else { None }
     }
 
-    /// Returns the names of all tables, those of topics included.
+    /// Returns true if a topic is live or on disk. An error of the disk is reported when samples are read.
+    fn exists(&self, topic: &Topic) -> bool {
+        let mut is_live = false;
+        let wanted = Wanted::These(vec![topic.clone()]);
+        self.source.topics(&wanted, &mut |described| is_live |= described.topic == topic);
+        let is_stored = || {
+            let parts = self.source.history(&times(&[])).unwrap_or_default().parts;
+            parts.iter().any(|part| {
+                let stretches = part.stretches();
+                let at = stretches.partition_point(|stretch| stretch.series.topic < *topic);
+                stretches.get(at).is_some_and(|stretch| stretch.series.topic == *topic)
+            })
+        };
+        is_live || self.source.has_history() && is_stored()
+    }
+
+    /// Returns the names of all tables, and of as many topics as a misspelt name is compared with.
     pub(crate) fn all_names(&self) -> Vec<String> {
         let mut names = self.table_names();
-        self.source.topics(&Wanted::All, &mut |described| names.push(described.topic.to_string()));
+        let most = names.len() + MAX_COMPARED;
+        self.source.topics(&Wanted::All, &mut |described| {
+            if names.len() < most {
+                names.push(described.topic.to_string());
+            }
+        });
         names
     }
-}
-
-/// Returns the characters of a topic, with `_` for each that an unquoted name cannot have.
-fn plain(topic: &Topic) -> impl Iterator<Item = char> {
-    let is_plain = |c: &char| c.is_ascii_alphanumeric();
-    topic.as_str().chars().map(move |c| if is_plain(&c) { c } else { '_' })
 }
 
 #[async_trait]

@@ -1,9 +1,9 @@
 //! The engine: the interface of this crate for programs that ask.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::SchemaProvider as _;
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
@@ -11,16 +11,16 @@ use skopos_access::{Action, Caller, may};
 use skopos_model::Topic;
 use tokio::time::Instant;
 
+use crate::admission::Permit;
 use crate::answer::Answer;
 use crate::error::Error;
 use crate::inputs::Inputs;
 use crate::limits::Limits;
 use crate::opaque::Opaque;
-use crate::parameters::number;
 use crate::planner::Planner;
-use crate::prepared::{Prepared, may_be_point};
+use crate::prepared::Prepared;
 use crate::registry::Registry;
-use crate::statement::{parse, parse_with_parameters};
+use crate::statement::parse;
 use crate::stream::{Stream, within};
 
 /// Answers statements. A process needs one engine; any number of threads may use it. Every method that reads takes the
@@ -28,6 +28,8 @@ use crate::stream::{Stream, within};
 #[derive(Debug)]
 pub struct Engine {
     planner: Opaque<Planner>,
+    /// The planner for standing questions.
+    shared: Opaque<Planner>,
 }
 
 // A plan contains every type of the SQL syntax. The methods declare that their futures are `Send`, so the
@@ -42,7 +44,16 @@ impl Engine {
     /// # Errors
     /// The engine cannot start its threads.
     pub fn new(tables: Registry) -> Result<Self, Error> {
-        Ok(Self { planner: Opaque::new(Planner::new(tables.into())?) })
+        let planner = Planner::new(tables.into())?;
+        let shared = Opaque::new(planner.shared()?);
+        Ok(Self { planner: Opaque::new(planner), shared })
+    }
+
+    /// Returns the engine for standing questions. Those that read all topics share one look at them, so that an answer is a
+    /// moment old.
+    #[must_use]
+    pub fn standing(&self) -> Self {
+        Self { planner: self.shared.clone(), shared: self.shared.clone() }
     }
 
     /// Returns the names of all tables but those of one topic, which the table `topics` lists.
@@ -68,8 +79,11 @@ impl Engine {
             if let Some(answer) = self.read(caller, sql).await? {
                 return Ok(answer.schema);
             }
-            may(caller, Action::ReadFacts)?;
-            self.planner.schema_of(sql, self.planner.cached_plan(sql).await?).await
+            let sql = sql.to_owned();
+            let described = |planner: Opaque<Planner>| async move {
+                planner.schema_of(&sql, planner.cached_plan(&sql).await?)
+            };
+            Ok(self.admitted(caller, Limits::default().deadline, described).await?.0)
         }
     }
 
@@ -120,7 +134,7 @@ impl Engine {
                     false => Err(Error::TooManyRows(limits.rows)),
                 };
             }
-            self.planned(caller, sql, limits).await?.collect(&self.planner.memory()).await
+            self.planned(caller, sql, limits).await?.collect().await
         }
     }
 
@@ -135,13 +149,10 @@ impl Engine {
         limits: &Limits,
     ) -> impl Future<Output = Result<Answer, Error>> + Send {
         async move {
-            may(caller, Action::ReadFacts)?;
-            let begun = Instant::now();
-            let planned =
-                async { self.planner.plan(sql, self.planner.parsed(sql, parse).await?).await };
-            let plan = within(begun, limits.deadline, planned).await?;
-            let stream = self.planner.start((caller, sql), plan, limits, begun).await?;
-            stream.collect(&self.planner.memory()).await
+            let text = sql.to_owned();
+            let plan =
+                |planner: Opaque<Planner>| async move { planner.plan(&text, parse(&text)?).await };
+            self.started((caller, sql), limits, plan).await?.collect().await
         }
     }
 
@@ -171,11 +182,49 @@ impl Engine {
         sql: &str,
         limits: &Limits,
     ) -> impl Future<Output = Result<Stream, Error>> + Send {
-        async move {
-            may(caller, Action::ReadFacts)?;
-            let begun = Instant::now();
-            let plan = within(begun, limits.deadline, self.planner.cached_plan(sql)).await?;
-            self.planner.start((caller, sql), plan, limits, begun).await
+        let text = sql.to_owned();
+        let plan = |planner: Opaque<Planner>| async move { planner.cached_plan(&text).await };
+        self.started((caller, sql), limits, plan)
+    }
+
+    /// Starts the plan that `plan` returns.
+    async fn started<F>(
+        &self,
+        (caller, sql): (&Caller, &str),
+        limits: &Limits,
+        plan: impl FnOnce(Opaque<Planner>) -> F + Send,
+    ) -> Result<Stream, Error>
+    where
+        F: Future<Output = Result<LogicalPlan, Error>> + Send + 'static,
+    {
+        let begun = Instant::now();
+        let (caller_of_scans, sql, limits) = (caller.clone(), sql.to_owned(), *limits);
+        let started = |planner: Opaque<Planner>| {
+            let planned = plan(planner.clone());
+            async move { planner.start((caller_of_scans, sql), planned.await?, &limits, begun).await }
+        };
+        let (stream, permit) = self.admitted(caller, limits.deadline, started).await?;
+        Ok(stream.held_by(permit))
+    }
+
+    /// Does the work of a caller who may read facts with a permit, on a thread that plans.
+    async fn admitted<T, F>(
+        &self,
+        caller: &Caller,
+        deadline: Duration,
+        work: impl FnOnce(Opaque<Planner>) -> F + Send,
+    ) -> Result<(T, Permit), Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        may(caller, Action::ReadFacts)?;
+        let begun = Instant::now();
+        let permit = self.planner.admission().admit(caller, deadline).await?;
+        let done = self.planner.pool().run(work(self.planner.clone()));
+        tokio::select! {
+            done = within(begun, deadline, done) => Ok((done?, permit)),
+            error = permit.stopped() => Err(error),
         }
     }
 
@@ -189,8 +238,9 @@ impl Engine {
         sql: &str,
     ) -> impl Future<Output = Result<Inputs, Error>> + Send {
         async move {
-            may(caller, Action::ReadFacts)?;
-            self.planner.inputs(sql).await
+            let sql = sql.to_owned();
+            let inputs = |planner: Opaque<Planner>| async move { planner.inputs(&sql).await };
+            Ok(self.admitted(caller, Limits::default().deadline, inputs).await?.0)
         }
     }
 
@@ -210,29 +260,9 @@ impl Engine {
         sql: &str,
     ) -> impl Future<Output = Result<Prepared, Error>> + Send {
         async move {
-            may(caller, Action::ReadFacts)?;
-            let planner = &self.planner;
-            let (statement, count) = planner.parsed(sql, parse_with_parameters).await?;
-            let plan = planner.plan(sql, statement.clone()).await?;
-            let types = plan.get_parameter_fields().map_err(|e| planner.explained(e, sql))?;
-            let field = |at: usize| {
-                let name = format!("${at}");
-                let data_type = match types.get(&name) {
-                    Some(Some(field)) => field.data_type().clone(),
-                    _ => DataType::Null,
-                };
-                FieldRef::new(Field::new(name, data_type, true))
-            };
-            let fields: Vec<FieldRef> = (1..=count).map(field).collect();
-            let parameters: SchemaRef = Arc::new(Schema::new(fields));
-            let schema = planner.schema_of(sql, plan.clone()).await?;
-            // `:name` is a parameter of the plan that the tokens do not show.
-            if let Some(other) = types.keys().find(|name| number(name).is_none()) {
-                return Err(Error::Parameter(other.clone()));
-            }
-            let may_be_point = may_be_point(&statement, &parameters, planner.catalog());
-            let (statement, plan) = (Opaque::new(statement), Opaque::new(plan));
-            Ok(Prepared { sql: sql.to_owned(), statement, plan, schema, parameters, may_be_point })
+            let sql = sql.to_owned();
+            let prepared = |planner: Opaque<Planner>| async move { planner.prepare(sql).await };
+            Ok(self.admitted(caller, Limits::default().deadline, prepared).await?.0)
         }
     }
 
@@ -264,7 +294,6 @@ impl Engine {
     ) -> impl Future<Output = Result<Stream, Error>> + Send {
         async move {
             may(caller, Action::ReadFacts)?;
-            let begun = Instant::now();
             let values = prepared.scalars(values)?;
             if values.is_empty() {
                 return self.stream(caller, &prepared.sql, limits).await;
@@ -272,8 +301,9 @@ impl Engine {
             if let Some(answer) = self.point_bound(prepared, &values) {
                 return Stream::of(answer, limits);
             }
-            let plan = self.bound(prepared, values)?;
-            self.planner.start((caller, &prepared.sql), plan, limits, begun).await
+            let bound = bound(prepared, values);
+            let plan = |planner: Opaque<Planner>| async move { bound(&planner) };
+            self.started((caller, &prepared.sql), limits, plan).await
         }
     }
 
@@ -292,22 +322,31 @@ impl Engine {
             may(caller, Action::ReadFacts)?;
             let values = prepared.scalars(values)?;
             if values.is_empty() {
-                let described = self.describe(caller, &prepared.sql);
-                return within(Instant::now(), limits.deadline, described).await;
+                return self.describe(caller, &prepared.sql).await;
             }
             if let Some(answer) = self.point_bound(prepared, &values) {
                 return Ok(answer.schema);
             }
-            self.planner.schema_of(&prepared.sql, self.bound(prepared, values)?).await
+            let (bound, sql) = (bound(prepared, values), prepared.sql.clone());
+            let described =
+                |planner: Opaque<Planner>| async move { planner.schema_of(&sql, bound(&planner)?) };
+            Ok(self.admitted(caller, limits.deadline, described).await?.0)
         }
     }
 
     fn point_bound(&self, prepared: &Prepared, values: &[ScalarValue]) -> Option<Answer> {
         self.planner.read(&prepared.point(values, self.planner.catalog())?)
     }
+}
 
-    fn bound(&self, prepared: &Prepared, values: Vec<ScalarValue>) -> Result<LogicalPlan, Error> {
-        let plan = LogicalPlan::clone(&prepared.plan).with_param_values(ParamValues::from(values));
-        plan.map_err(|e| self.planner.explained(e, &prepared.sql))
+/// Returns what binds these values to the plan of a prepared statement, which takes time that grows with both.
+fn bound(
+    prepared: &Prepared,
+    values: Vec<ScalarValue>,
+) -> impl FnOnce(&Planner) -> Result<LogicalPlan, Error> + Send + 'static {
+    let (plan, sql) = (prepared.plan.clone(), prepared.sql.clone());
+    move |planner| {
+        let plan = LogicalPlan::clone(&plan).with_param_values(ParamValues::from(values));
+        plan.map_err(|e| planner.explained(e, &sql))
     }
 }

@@ -64,6 +64,14 @@ pub enum Error {
          again"
     )]
     TooManyTables,
+    /// The statement has too many columns, windows or grouping sets.
+    #[error("the statement has more than {most} {what}")]
+    TooWide {
+        /// The parts of which there are too many.
+        what: &'static str,
+        /// The largest number that is allowed.
+        most: usize,
+    },
     /// Two tables have one name.
     #[error("there is a table `{0}` already; a table needs a name of its own")]
     TableExists(String),
@@ -87,6 +95,9 @@ pub enum Error {
     /// All queries together need too much memory.
     #[error("the query needs more memory than the {} MiB that all queries share", MEMORY_BYTES >> 20)]
     Memory(#[source] DataFusionError),
+    /// Too many statements run, and too many wait for them.
+    #[error("too many statements run at one time")]
+    Busy,
     /// Another error of planning or of execution.
     #[error("{message}")]
     Query {
@@ -133,6 +144,7 @@ impl Error {
             Self::UnknownName { what: "table", .. } => {
                 "`SHOW TABLES` lists the tables; a topic is a table in double quotes"
             }
+            Self::Busy => "try again in a moment",
             Self::TooManyRows(_) => "add `LIMIT n`, aggregate with GROUP BY, or allow more rows",
             Self::Memory(_) => "ask for less time or fewer topics, or aggregate in a subquery",
             Self::Deadline(_) => "ask for less time or fewer topics, or allow more time",
@@ -140,6 +152,7 @@ impl Error {
             Self::TooDeep => {
                 "write `x IN (a, b, …)` for many values of one column, or split the statement"
             }
+            Self::TooWide { .. } => "select what you need, or split the statement",
             Self::TooManyTables => "select from `latest` or `samples`, which have all topics",
             Self::NotAQuery(_) => "begin with SELECT, WITH, EXPLAIN or SHOW TABLES",
             Self::Parameters { .. } => "prepare the statement and bind a value to each parameter",

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use datafusion::common::SchemaError;
+use datafusion::common::{Column, SchemaError};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -28,6 +28,9 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) ->
         }
         DataFusionError::SchemaError(schema, _) => {
             if let SchemaError::FieldNotFound { field, valid_fields } = &**schema {
+                if let Some(error) = other_table(field, valid_fields, sql) {
+                    return error;
+                }
                 let known = valid_fields.iter().map(|field| field.name.clone()).collect();
                 return unknown("column", &field.name, known, sql);
             }
@@ -39,6 +42,12 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) ->
                 return unknown("table", name, catalog.all_names(), sql);
             }
             if let Some(name) = between(text, "Invalid function '", "'") {
+                if functions::is_window(name) {
+                    let message = format!(
+                        "`{name}` needs a window, such as `OVER (PARTITION BY topic ORDER BY time)`"
+                    );
+                    return placed(name, message, sql);
+                }
                 let known = between(text, "Did you mean '", "'").into_iter();
                 let known = known.chain(functions::NAMES).map(str::to_owned).collect();
                 return unknown("function", name, known, sql);
@@ -51,14 +60,38 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) ->
         return Error::Query { message: NESTED.to_owned() };
     }
     if let Some((function, message)) = mismatch(message) {
-        return match position_of(function, sql) {
-            Some(at) => Error::Syntax { at, message },
-            None => Error::Query { message },
-        };
+        return placed(function, message, sql);
     }
     let kinds = ["Error during planning: ", "Execution error: ", "Internal error: "];
     let message = kinds.iter().find_map(|kind| message.strip_prefix(kind)).unwrap_or(message);
     Error::Query { message: message.to_owned() }
+}
+
+/// Returns the error of a column that exists, and not in the table that is written before it.
+fn other_table(field: &Column, known: &[Column], sql: &str) -> Option<Error> {
+    let table = field.relation.as_ref()?.table();
+    let named = || known.iter().filter(|column| column.name == field.name);
+    named().next()?;
+    let Some(nearest) = named().find_map(|column| column.relation.as_ref()) else {
+        let message = format!("`{table}.{0}` is not known here: write `{0}`", field.name);
+        return Some(placed(table, message, sql));
+    };
+    let at = position_of(table, sql);
+    let is_here = |column: &Column| column.relation.as_ref().is_some_and(|r| r.table() == table);
+    let column = |table: &str| format!("{table}.{}", field.name);
+    let (what, [name, nearest]) = match known.iter().any(is_here) {
+        true => ("column", [table, nearest.table()].map(column)),
+        false => ("table", [table, nearest.table()].map(str::to_owned)),
+    };
+    Some(Error::UnknownName { at, what, name, nearest: Some(nearest) })
+}
+
+/// Returns an error at the first occurrence of a name.
+fn placed(name: &str, message: String, sql: &str) -> Error {
+    match position_of(name, sql) {
+        Some(at) => Error::Syntax { at, message },
+        None => Error::Query { message },
+    }
 }
 
 /// Returns an error with its causes in one line.

@@ -71,6 +71,7 @@ impl Inputs {
             self.samples.push(table.topics(filters));
         } else if let Some(table) = provider.downcast_ref::<LatestAtTable>() {
             self.samples.push(table.topics(filters));
+            self.is_timed |= table.moves();
         }
         // The others are DataFusion's own, such as `information_schema`: they never change.
         Ok(())

@@ -14,6 +14,15 @@ pub(crate) const MAX_DEPTH: usize = 100;
 /// Number of tables that one plan may read.
 pub(crate) const MAX_RELATIONS: usize = 200;
 
+/// Columns of one step of a plan: as many as PostgreSQL allows in a list of results.
+pub(crate) const MAX_COLUMNS: usize = 1664;
+
+/// Number of window functions in a statement. Each sorts and keeps its input.
+pub(crate) const MAX_WINDOWS: usize = 64;
+
+/// Number of grouping sets of one `GROUP BY`: each row is counted once for each.
+pub(crate) const MAX_GROUPING_SETS: usize = 128;
+
 /// Memory that all queries together may use. An aggregation needs little; a query that needs more is
 /// stopped before it endangers the process.
 pub(crate) const MEMORY_BYTES: usize = 512 << 20;
@@ -25,10 +34,12 @@ pub struct Limits {
     pub deadline: Duration,
     /// Number of rows of the answer.
     pub rows: usize,
+    /// Number of threads that compute the answer; zero for all cores.
+    pub threads: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(30), rows: 1_000_000 }
+        Self { deadline: Duration::from_secs(30), rows: 1_000_000, threads: 0 }
     }
 }

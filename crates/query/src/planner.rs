@@ -1,15 +1,15 @@
 //! Turns statements into point reads or logical plans, caches both, and starts plans.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryReservation};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -17,10 +17,11 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as Parsed;
 use skopos_access::Caller;
-use skopos_model::unpoisoned;
 use tokio::time::Instant;
 
+use crate::admission::Admission;
 use crate::answer::Answer;
+use crate::cache::Cache;
 use crate::catalog::{CATALOG, Catalog, SCHEMA};
 use crate::context::ExecutionContext;
 use crate::depth::check_relations;
@@ -31,19 +32,22 @@ use crate::inputs::Inputs;
 use crate::limits::{Limits, MEMORY_BYTES};
 use crate::lists::Lists;
 use crate::numbers::Numbers;
+use crate::opaque::Opaque;
 use crate::operators;
+use crate::parameters::number;
 use crate::point::Point;
 use crate::pool::Pool;
+use crate::prepared::{Prepared, may_be_point};
 use crate::runs::Runs;
 use crate::source::Source;
-use crate::statement::{self, parse, parse_for_point};
+use crate::statement::{self, parse, parse_for_point, parse_with_parameters};
 use crate::stream::{Explain, Stream, within};
-use crate::tables::{LATEST_AT, LatestAt};
+use crate::tables::{LATEST_AT, LatestAt, SharedLatest};
+use crate::width;
 use crate::yielding::LetJoinsYield;
 
-/// Number of statements in the cache. Programs repeat the same few statements. A full cache is cleared,
-/// which costs each of its statements one more planning.
-const MAX_CACHED: usize = 512;
+/// Time between two looks at whether the rows that standing questions share are still needed.
+const FORGET_EVERY: Duration = Duration::from_secs(10);
 
 /// Number of threads for point reads, each of which takes microseconds.
 const READ_THREADS: usize = 2;
@@ -52,10 +56,13 @@ const READ_THREADS: usize = 2;
 pub(crate) struct Planner {
     catalog: Arc<Catalog>,
     context: SessionContext,
-    pool: Pool,
+    pool: Arc<Pool>,
     /// Point reads have threads of their own, so that they do not wait behind the batches of long queries.
-    reads: Pool,
-    cache: Mutex<HashMap<String, Arc<Compiled>>>,
+    reads: Arc<Pool>,
+    cache: Cache<Compiled>,
+    admission: Arc<Admission>,
+    /// True if questions that read all topics share one look at them, see [`SharedLatest`].
+    is_shared: bool,
 }
 
 #[derive(Debug)]
@@ -78,14 +85,41 @@ impl fmt::Debug for Planner {
     }
 }
 
+fn broken(error: DataFusionError) -> Error {
+    Error::Query { message: error.strip_backtrace() }
+}
+
+/// Returns a context of DataFusion with this project's catalog, rules and functions.
+fn context(catalog: Arc<Catalog>, runtime: Arc<RuntimeEnv>) -> Result<SessionContext, Error> {
+    let config = SessionConfig::new()
+        .with_default_catalog_and_schema(CATALOG, SCHEMA)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(true)
+        .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_analyzer_rule(Arc::new(operators::PlaceOperators))
+        .with_analyzer_rule(Arc::new(functions::growth::BoundedJoin))
+        .with_analyzer_rule(Arc::new(Lists))
+        .with_analyzer_rule(Arc::new(Numbers))
+        .with_query_planner(Arc::new(operators::Planner::new()))
+        .with_physical_optimizer_rules(physical_rules())
+        .with_physical_optimizer_rule(Arc::new(Runs))
+        .with_physical_optimizer_rule(Arc::new(LetJoinsYield))
+        .build();
+    let context = SessionContext::new_with_state(state);
+    functions::register(&context);
+    context.register_udtf(LATEST_AT, Arc::new(LatestAt(catalog.source().clone())));
+    let schemas = MemoryCatalogProvider::new();
+    schemas.register_schema(SCHEMA, catalog).map_err(broken)?;
+    context.register_catalog(CATALOG, Arc::new(schemas));
+    Ok(context)
+}
+
 impl Planner {
     pub(crate) fn new(catalog: Catalog) -> Result<Self, Error> {
-        let broken = |e: DataFusionError| Error::Query { message: e.strip_backtrace() };
-        let config = SessionConfig::new()
-            .with_default_catalog_and_schema(CATALOG, SCHEMA)
-            .with_create_default_catalog_and_schema(false)
-            .with_information_schema(true)
-            .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(GreedyMemoryPool::new(MEMORY_BYTES)))
             // A query writes no files.
@@ -94,29 +128,52 @@ impl Planner {
             )
             .build_arc()
             .map_err(broken)?;
-        let state = SessionStateBuilder::new()
-            .with_config(config)
-            .with_runtime_env(runtime)
-            .with_default_features()
-            .with_analyzer_rule(Arc::new(operators::PlaceOperators))
-            .with_analyzer_rule(Arc::new(functions::growth::BoundedJoin))
-            .with_analyzer_rule(Arc::new(Lists))
-            .with_analyzer_rule(Arc::new(Numbers))
-            .with_query_planner(Arc::new(operators::Planner::new()))
-            .with_physical_optimizer_rules(physical_rules())
-            .with_physical_optimizer_rule(Arc::new(Runs))
-            .with_physical_optimizer_rule(Arc::new(LetJoinsYield))
-            .build();
-        let context = SessionContext::new_with_state(state);
-        functions::register(&context);
-        context.register_udtf(LATEST_AT, Arc::new(LatestAt(catalog.source().clone())));
+        let admission = Admission::new(runtime.memory_pool.clone());
         let catalog = Arc::new(catalog);
-        let schemas = MemoryCatalogProvider::new();
-        schemas.register_schema(SCHEMA, catalog.clone()).map_err(broken)?;
-        context.register_catalog(CATALOG, Arc::new(schemas));
+        let context = context(catalog.clone(), runtime)?;
         let pool = Pool::new("query", None).map_err(Error::Threads)?;
         let reads = Pool::new("read", Some(READ_THREADS)).map_err(Error::Threads)?;
-        Ok(Self { catalog, context, pool, reads, cache: Mutex::default() })
+        reads.start(admission.guard());
+        Ok(Self {
+            catalog,
+            context,
+            pool: Arc::new(pool),
+            reads: Arc::new(reads),
+            cache: Cache::default(),
+            admission: Arc::new(admission),
+            is_shared: false,
+        })
+    }
+
+    /// Returns a planner for standing questions, with the threads, the permits and the memory of this one.
+    pub(crate) fn shared(&self) -> Result<Self, Error> {
+        let latest = Arc::new(SharedLatest::new(self.catalog.source().clone()));
+        let catalog = Arc::new(self.catalog.with_latest(latest.clone()));
+        let context = context(catalog.clone(), self.context.runtime_env())?;
+        self.reads.start(async move {
+            loop {
+                tokio::time::sleep(FORGET_EVERY).await;
+                latest.forget();
+            }
+        });
+        Ok(Self {
+            catalog,
+            context,
+            pool: self.pool.clone(),
+            reads: self.reads.clone(),
+            cache: Cache::default(),
+            admission: self.admission.clone(),
+            is_shared: true,
+        })
+    }
+
+    /// Returns the threads that plan and compute: their stacks are large enough for every statement.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
     }
 
     /// Returns the threads of point reads.
@@ -134,7 +191,7 @@ impl Planner {
 
     /// Returns the answer of a point read, if the statement is one.
     pub(crate) fn point(&self, sql: &str) -> Option<Answer> {
-        let compiled = self.cached(sql).or_else(|| self.compile_point(sql))?;
+        let compiled = self.cache.get(sql).or_else(|| self.compile_point(sql))?;
         let Compiled::Point(point) = &*compiled else { return None };
         self.read(point)
     }
@@ -146,7 +203,7 @@ impl Planner {
 
     /// Returns the inputs of a statement.
     pub(crate) async fn inputs(&self, sql: &str) -> Result<Inputs, Error> {
-        let compiled = self.cached(sql).or_else(|| self.compile_point(sql));
+        let compiled = self.cache.get(sql).or_else(|| self.compile_point(sql));
         let plan = match compiled.as_deref() {
             Some(Compiled::Point(point)) => return Ok(point.inputs()),
             Some(Compiled::Plan(plan)) => (**plan).clone(),
@@ -159,13 +216,13 @@ impl Planner {
 
     /// Returns the plan of a statement that is not a point read, from the cache if it is there.
     pub(crate) async fn cached_plan(&self, sql: &str) -> Result<LogicalPlan, Error> {
-        let cached = self.cached(sql);
+        let cached = self.cache.get(sql);
         if let Some(Compiled::Plan(plan)) = cached.as_deref() {
             return Ok((**plan).clone());
         }
-        let plan = self.plan(sql, self.parsed(sql, parse).await?).await?;
+        let plan = self.plan(sql, parse(sql)?).await?;
         if cached.is_none() {
-            self.cache(sql, Compiled::Plan(Box::new(plan.clone())));
+            self.cache.add(sql, Arc::new(Compiled::Plan(Box::new(plan.clone()))));
         }
         Ok(plan)
     }
@@ -176,59 +233,71 @@ impl Planner {
         sql: &str,
         mut statement: Parsed,
     ) -> Result<LogicalPlan, Error> {
-        let state = self.context.state();
-        let planned = async move {
-            check_relations(&statement)?;
-            statement::to_standard(&mut statement)?;
-            Ok(state.statement_to_plan(statement).await)
-        };
-        self.pool.run(planned).await?.map_err(|e| self.explained(e, sql))
+        check_relations(&statement)?;
+        width::check(&statement)?;
+        statement::to_standard(&mut statement)?;
+        let planned = self.context.state().statement_to_plan(statement).await;
+        let plan = planned.map_err(|e| self.explained(e, sql))?;
+        width::check_plan(&plan)?;
+        Ok(plan)
     }
 
-    /// Runs `parse` on a thread with a stack that is large enough for every statement.
-    pub(crate) async fn parsed<T: Send + 'static>(
-        &self,
-        sql: &str,
-        parse: fn(&str) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let sql = sql.to_owned();
-        self.pool.run(async move { parse(&sql) }).await
+    /// Parses and plans a statement with parameters.
+    pub(crate) async fn prepare(&self, sql: String) -> Result<Prepared, Error> {
+        let (statement, count) = parse_with_parameters(&sql)?;
+        let plan = self.plan(&sql, statement.clone()).await?;
+        let types = plan.get_parameter_fields().map_err(|e| self.explained(e, &sql))?;
+        let field = |at: usize| {
+            let name = format!("${at}");
+            let data_type = match types.get(&name) {
+                Some(Some(field)) => field.data_type().clone(),
+                _ => DataType::Null,
+            };
+            FieldRef::new(Field::new(name, data_type, true))
+        };
+        let fields: Vec<FieldRef> = (1..=count).map(field).collect();
+        let parameters: SchemaRef = Arc::new(Schema::new(fields));
+        let schema = self.schema_of(&sql, plan.clone())?;
+        // `:name` is a parameter of the plan that the tokens do not show.
+        if let Some(other) = types.keys().find(|name| number(name).is_none()) {
+            return Err(Error::Parameter(other.clone()));
+        }
+        let may_be_point = may_be_point(&statement, &parameters, &self.catalog);
+        let (statement, plan) = (Opaque::new(statement), Opaque::new(plan));
+        Ok(Prepared { sql, statement, plan, schema, parameters, may_be_point })
     }
 
     /// Returns the columns of a plan's answer, with the types that they have after coercion.
-    pub(crate) async fn schema_of(&self, sql: &str, plan: LogicalPlan) -> Result<SchemaRef, Error> {
+    pub(crate) fn schema_of(&self, sql: &str, plan: LogicalPlan) -> Result<SchemaRef, Error> {
         let state = self.context.state();
-        let checked = async move {
-            let (analyzer, options) = (state.analyzer(), state.config_options());
-            Ok(analyzer.execute_and_check(plan, options, |_, _| {}))
-        };
-        let plan = self.pool.run(checked).await?.map_err(|e| self.explained(e, sql))?;
-        Ok(plan.schema().inner().clone())
+        let (analyzer, options) = (state.analyzer(), state.config_options());
+        let plan = analyzer.execute_and_check(plan, options, |_, _| {});
+        Ok(plan.map_err(|e| self.explained(e, sql))?.schema().inner().clone())
     }
 
     /// Starts to execute a plan. The deadline counts from `begun`.
     pub(crate) async fn start(
         &self,
-        (caller, sql): (&Caller, &str),
+        (caller, sql): (Caller, String),
         plan: LogicalPlan,
         limits: &Limits,
         begun: Instant,
     ) -> Result<Stream, Error> {
         let left = limits.deadline.saturating_sub(begun.elapsed());
-        let execution = ExecutionContext::new(caller.clone(), left);
+        let execution = ExecutionContext::new(caller, left);
         let (mut state, missing) = (self.context.state(), execution.missing.clone());
         state.config_mut().set_extension(Arc::new(execution));
+        let mut config = state.config().clone().with_batch_size(width::batch_rows(&plan));
+        if limits.threads > 0 {
+            config = config.with_target_partitions(limits.threads);
+        }
+        *state.config_mut() = config;
         let frame = DataFrame::new(state, plan);
-        let (text, catalog): (Box<str>, _) = (sql.into(), self.catalog.clone());
-        let explain: Explain = Box::new(move |error| explained(error, &text, &catalog));
+        let catalog = self.catalog.clone();
+        let explain: Explain = Box::new(move |error| explained(error, &sql, &catalog));
         let started = async { self.pool.execute(frame).await.map_err(&explain) };
         let batches = within(begun, limits.deadline, started).await?;
         Ok(Stream::planned(batches, (limits, begun), missing, explain))
-    }
-
-    /// Returns a reservation for an answer that is collected.
-    pub(crate) fn memory(&self) -> MemoryReservation {
-        MemoryConsumer::new("answer").register(&self.context.runtime_env().memory_pool)
     }
 
     pub(crate) fn explained(&self, error: DataFusionError, sql: &str) -> Error {
@@ -238,20 +307,11 @@ impl Planner {
     fn compile_point(&self, sql: &str) -> Option<Arc<Compiled>> {
         let statement = parse_for_point(sql).ok()?;
         let point = Point::compile(sql, &statement, &self.catalog)?;
-        Some(self.cache(sql, Compiled::Point(point)))
-    }
-
-    fn cached(&self, sql: &str) -> Option<Arc<Compiled>> {
-        unpoisoned(self.cache.lock()).get(sql).cloned()
-    }
-
-    fn cache(&self, sql: &str, compiled: Compiled) -> Arc<Compiled> {
-        let compiled = Arc::new(compiled);
-        let mut cache = unpoisoned(self.cache.lock());
-        if cache.len() >= MAX_CACHED {
-            cache.clear();
+        if self.is_shared && point.is_wide() {
+            return None;
         }
-        cache.insert(sql.to_owned(), compiled.clone());
-        compiled
+        let point = Arc::new(Compiled::Point(point));
+        self.cache.add(sql, point.clone());
+        Some(point)
     }
 }

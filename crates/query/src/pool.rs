@@ -49,6 +49,13 @@ impl Pool {
         (&mut task.0).await.unwrap_or_else(|_| Err(broken()))
     }
 
+    /// Does `work` until the pool is dropped.
+    pub(crate) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.0 {
+            runtime.spawn(work);
+        }
+    }
+
     /// Starts to execute a query. Dropping the stream cancels it.
     pub(crate) async fn execute(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
         let broken = || DataFusionError::Internal("the query was cancelled".to_owned());

@@ -1,17 +1,18 @@
 //! Answers that arrive batch by batch, so that no side has to hold all rows of a long one.
 
 use std::fmt;
+use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::memory_pool::MemoryReservation;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use std::time::Duration;
 use tokio::time::Instant;
 
+use crate::admission::Permit;
 use crate::answer::{Answer, Way};
 use crate::context::Missing;
 use crate::error::Error;
@@ -27,6 +28,7 @@ pub struct Stream {
     pub batches: BoxStream<'static, Result<RecordBatch, Error>>,
     /// Nodes that sent none or only a part of their history, complete after the last batch.
     pub missing: Missing,
+    permit: Option<Arc<Permit>>,
 }
 
 /// Turns an error of DataFusion into one in this project's words.
@@ -49,7 +51,7 @@ impl Stream {
         }
         let Answer { schema, batches, way, .. } = answer;
         let batches = stream::iter(batches.into_iter().map(Ok)).boxed();
-        Ok(Self { schema, way, batches, missing: Missing::default() })
+        Ok(Self { schema, way, batches, missing: Missing::default(), permit: None })
     }
 
     /// Returns the answer of a plan that was started at `begun`, within limits.
@@ -66,19 +68,39 @@ impl Stream {
             let batch = state.next().await?;
             Some((batch, state))
         });
-        Self { schema, way: Way::Planned, batches: batches.boxed(), missing }
+        Self { schema, way: Way::Planned, batches: batches.boxed(), missing, permit: None }
     }
 
-    /// Collects all rows, and counts their bytes in `memory`.
-    pub(crate) async fn collect(mut self, memory: &MemoryReservation) -> Result<Answer, Error> {
+    /// Returns the stream with the permit of its statement, which ends it when it stops the statement.
+    pub(crate) fn held_by(mut self, permit: Permit) -> Self {
+        let permit = Arc::new(permit);
+        let state = Some((self.batches, permit.clone()));
+        self.permit = Some(permit);
+        let batches = stream::unfold(state, async |state| {
+            let (mut batches, permit) = state?;
+            let batch = tokio::select! {
+                batch = batches.next() => batch?,
+                error = permit.stopped() => return Some((Err(error), None)),
+            };
+            Some((batch, Some((batches, permit))))
+        });
+        self.batches = batches.boxed();
+        self
+    }
+
+    /// Collects all rows. The answer holds the permit.
+    pub(crate) async fn collect(mut self) -> Result<Answer, Error> {
         let mut batches = Vec::new();
         while let Some(batch) = self.batches.next().await {
             let batch = batch?;
-            memory.try_grow(batch.get_array_memory_size()).map_err(Error::Memory)?;
+            if let Some(permit) = &self.permit {
+                permit.hold(batch.get_array_memory_size())?;
+            }
             batches.push(batch);
         }
         let missing = self.missing.names();
-        Ok(Answer { schema: self.schema, batches, way: self.way, missing })
+        let answer = Answer::new(self.schema, batches, self.way, missing);
+        Ok(Answer { permit: self.permit, ..answer })
     }
 }
 

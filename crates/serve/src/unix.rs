@@ -4,32 +4,41 @@
 //! Each connection has a thread. The thread answers point reads itself, because handing one over costs more than
 //! answering it. If a client closes the connection while its statement runs, the statement is cancelled.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
+use std::iter;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use skopos_access::Caller;
+use skopos_query::arrow::array::RecordBatch;
 use skopos_query::{Answer, Error, Limits, MAX_SQL_BYTES, Way};
 use tokio::runtime::Handle;
 
+use crate::listen::{Connections, Open};
 use skopos_hub::Backend;
-use skopos_hub::counts::Counts;
+use skopos_hub::counts::{Counts, OpenConnection};
 use skopos_hub::messages::{GetRequest, Head, Request, socket_path};
 use skopos_hub::pieces::arrow;
 use skopos_hub::read::{ReadError, read};
-use skopos_hub::{Change, Standing};
+use skopos_hub::{Change, Question};
 use skopos_term::Failure;
 
 /// Maximum number of connections. Each has a thread that sleeps in a read.
 const MAX_CONNECTIONS: u64 = 256;
+
+/// Number of connections that are turned away and stay open, so that the client can send its request and read why.
+const MAX_TURNED_AWAY: usize = 16;
 
 /// The longest request: a statement, for whose bytes JSON needs up to six bytes each, and the rest of the document.
 const MAX_REQUEST_BYTES: u64 = 6 * MAX_SQL_BYTES as u64 + 1024;
@@ -39,6 +48,10 @@ const MAX_GET_TOPICS: usize = 256;
 
 /// Maximum time that a write may wait for the client, which is taken for dead afterwards.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum time in which a connection that is closed leaves its place, and the number of looks in it.
+const CLOSING_TIME: Duration = Duration::from_millis(100);
+const CLOSING_LOOKS: u32 = 20;
 
 /// Size of the stack of a connection's thread, which parses statements: a debug build recurses through megabytes. Unused
 /// pages of a stack take no memory.
@@ -75,18 +88,28 @@ impl HubSocket {
         }
         let listener = UnixListener::bind(&path).map_err(|e| failed(&e))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(|e| failed(&e))?;
+        let connections = Connections::default();
+        let mut turned_away = VecDeque::new();
         let accept = move || {
             for stream in listener.incoming().flatten() {
-                let counted = counts.connect(MAX_CONNECTIONS);
-                let is_allowed = is_allowed(&stream);
-                let Some(counted) = counted.filter(|_| is_allowed) else {
+                if !is_allowed(&stream) {
                     counts.reject_connection();
-                    if is_allowed {
-                        turn_away(&stream);
+                    continue;
+                }
+                let Some(counted) = place(&counts, &connections) else {
+                    counts.reject_connection();
+                    turn_away(&stream);
+                    turned_away.push_back(stream);
+                    if turned_away.len() > MAX_TURNED_AWAY {
+                        turned_away.pop_front();
                     }
                     continue;
                 };
+                let stream = Arc::new(stream);
+                let ending = stream.clone();
+                let close = move || drop(ending.shutdown(Shutdown::Both));
                 let connection = Connection {
+                    activity: connections.add(false, close),
                     stream,
                     backend: backend.clone(),
                     counts: counts.clone(),
@@ -97,12 +120,12 @@ impl HubSocket {
                     // An error here means that the client closed the connection.
                     let _ = connection.serve();
                 };
-                if thread().stack_size(STACK_BYTES).spawn(serve).is_err() {
+                if socket_thread().stack_size(STACK_BYTES).spawn(serve).is_err() {
                     counts.reject_connection();
                 }
             }
         };
-        let thread = thread().spawn(accept);
+        let thread = socket_thread().spawn(accept);
         thread.map_err(|e| Failure::new("no thread can be started").because(&e))?;
         Ok(Self { path })
     }
@@ -115,8 +138,21 @@ impl Drop for HubSocket {
     }
 }
 
-fn thread() -> std::thread::Builder {
-    std::thread::Builder::new().name("hub-socket".to_owned())
+fn socket_thread() -> thread::Builder {
+    thread::Builder::new().name("hub-socket".to_owned())
+}
+
+/// Returns a place for a connection, for which an idle one may have to go.
+fn place(counts: &Arc<Counts>, connections: &Connections) -> Option<OpenConnection> {
+    let found = counts.connect(MAX_CONNECTIONS);
+    if found.is_some() || !connections.close_idle(false) {
+        return found;
+    }
+    let mut looks = iter::repeat_with(|| {
+        thread::sleep(CLOSING_TIME / CLOSING_LOOKS);
+        counts.connect(MAX_CONNECTIONS)
+    });
+    looks.by_ref().take(CLOSING_LOOKS as usize).find_map(|found| found)
 }
 
 /// Tells a client of this user that too many connections are open. A new connection has room for a line.
@@ -126,6 +162,7 @@ fn turn_away(mut stream: &UnixStream) {
         reply.push(b'\n');
         let _ = stream.set_nonblocking(true);
         let _ = stream.write_all(&reply);
+        let _ = stream.shutdown(Shutdown::Write);
     }
 }
 
@@ -137,7 +174,8 @@ fn is_allowed(stream: &UnixStream) -> bool {
 
 /// One client.
 struct Connection {
-    stream: UnixStream,
+    stream: Arc<UnixStream>,
+    activity: Open,
     backend: Arc<Backend>,
     counts: Arc<Counts>,
     runtime: Handle,
@@ -146,7 +184,7 @@ struct Connection {
 impl Connection {
     fn serve(&self) -> io::Result<()> {
         self.stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let mut input = BufReader::new(&self.stream);
+        let mut input = BufReader::new(&*self.stream);
         let (mut line, mut body, mut reply) = (Vec::new(), Vec::new(), Vec::new());
         loop {
             for buffer in [&mut line, &mut body, &mut reply] {
@@ -158,6 +196,9 @@ impl Connection {
                 return Ok(());
             }
             self.counts.request();
+            self.activity.received();
+            // An answer holds its permit until it is sent.
+            let mut held = None;
             let head = match serde_json::from_slice::<Request>(&line) {
                 Err(e) => match serde_json::from_slice::<GetRequest>(&line) {
                     Err(_) => Head::refusing(format!("not a request: {e}"), None),
@@ -166,14 +207,11 @@ impl Connection {
                 Ok(request) if request.standing => return self.answer_standing(request),
                 Ok(request) => match self.answer(&request)? {
                     Err(e) => Head::refusing(e.to_string(), e.hint()),
-                    Ok(answer) => match arrow(&answer.schema, &answer.batches, &mut body) {
-                        Err(e) => Head::refusing(e.to_string(), None),
-                        Ok(()) => {
-                            let way = if answer.way == Way::Point { "point" } else { "planned" };
-                            let (way, bytes) = (way.to_owned(), body.len());
-                            Head { way, missing: answer.missing, bytes, ..Head::default() }
-                        }
-                    },
+                    Ok(answer) => {
+                        let head = encoded(&answer, &mut body);
+                        held = Some(answer);
+                        head
+                    }
                 },
             };
             if head.error.is_some() {
@@ -182,8 +220,14 @@ impl Connection {
             }
             serde_json::to_writer(&mut reply, &head)?;
             reply.push(b'\n');
-            reply.extend_from_slice(&body);
-            (&self.stream).write_all(&reply)?;
+            if body.len() <= KEPT_BYTES {
+                // Most answers take one write.
+                reply.append(&mut body);
+            }
+            (&*self.stream).write_all(&reply)?;
+            (&*self.stream).write_all(&body)?;
+            drop(held);
+            self.activity.sent();
             if line.last() != Some(&b'\n') {
                 return Ok(());
             }
@@ -217,7 +261,7 @@ impl Connection {
             return Ok(if is_short { Ok(answer) } else { Err(Error::TooManyRows(request.rows)) });
         }
         let deadline = Duration::from_millis(request.deadline_ms);
-        let limits = Limits { deadline, rows: request.rows };
+        let limits = Limits { deadline, rows: request.rows, ..Limits::default() };
         let (engine, sql) = (engine.clone(), request.sql.clone());
         let running = self.counts.run();
         self.while_connected(async move {
@@ -236,8 +280,9 @@ impl Connection {
     fn send_changes(&self, request: Request) -> io::Result<()> {
         let every = request.every_ms.map(Duration::from_millis);
         let deadline = Duration::from_millis(request.deadline_ms);
-        let (engine, news) = (self.backend.engine.clone(), self.backend.news());
-        let begun = Standing::new(engine, Caller::Owner, request.sql, every, deadline, news);
+        let question = Question { caller: Caller::Owner, sql: request.sql, every, deadline };
+        let backend = self.backend.clone();
+        let begun = async move { backend.standings.ask(question, backend.news()).await };
         let mut standing = match self.while_connected(begun)? {
             Ok(standing) => standing,
             Err(e) => return self.refuse(&e),
@@ -272,7 +317,7 @@ impl Connection {
         // Without requested events, `poll` reports only that the connection is closed in both directions. A client
         // that has only ended its requests still reads.
         let mut waited =
-            [PollFd::new(&self.stream, PollFlags::empty()), PollFd::new(&*done, PollFlags::IN)];
+            [PollFd::new(&*self.stream, PollFlags::empty()), PollFd::new(&*done, PollFlags::IN)];
         while waited.iter().all(|fd| fd.revents().is_empty()) {
             match poll(&mut waited, None) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -296,14 +341,30 @@ impl Connection {
         reply.push(b'\n');
         reply.extend(new);
         reply.extend(gone);
-        (&self.stream).write_all(&reply)
+        (&*self.stream).write_all(&reply)
     }
 
     fn refuse(&self, error: &Error) -> io::Result<()> {
         self.counts.refuse();
         let mut reply = serde_json::to_vec(&Head::refusing(error.to_string(), error.hint()))?;
         reply.push(b'\n');
-        (&self.stream).write_all(&reply)
+        (&*self.stream).write_all(&reply)
+    }
+}
+
+/// Encodes an answer as `body`, and returns its head.
+fn encoded(answer: &Answer, body: &mut Vec<u8>) -> Head {
+    let bytes = answer.batches.iter().map(RecordBatch::get_array_memory_size).sum();
+    if let Err(e) = answer.hold(bytes) {
+        return Head::refusing(e.to_string(), e.hint());
+    }
+    match arrow(&answer.schema, &answer.batches, &mut *body) {
+        Err(e) => Head::refusing(e.to_string(), None),
+        Ok(()) => {
+            let way = if answer.way == Way::Point { "point" } else { "planned" };
+            let (way, missing, bytes) = (way.to_owned(), answer.missing.clone(), body.len());
+            Head { way, missing, bytes, ..Head::default() }
+        }
     }
 }
 

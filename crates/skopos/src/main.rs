@@ -7,6 +7,7 @@
 // These macros panic when the reader is gone; `skopos_term` prints without panics.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod allocator;
 mod cli;
 mod complete;
 mod verbs;
@@ -18,6 +19,10 @@ use clap_complete::CompleteEnv;
 use skopos_term::usage;
 
 use crate::cli::Cli;
+
+/// A hub runs for months, and one large query must not decide how much memory it has.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     // A shell that completes a line sets the variable; the process then ends here.

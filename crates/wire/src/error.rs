@@ -112,7 +112,17 @@ pub enum Error {
     Model(#[from] skopos_model::Error),
 }
 
+/// The longest reason of another program that is shown.
+const MAX_REASON: usize = 300;
+
 impl Error {
+    /// Returns the refusal of another program. Its reason is shown to people, so it can neither fill nor steer a terminal.
+    pub(crate) fn refused(reason: &[u8]) -> Self {
+        let reason = String::from_utf8_lossy(reason);
+        let plain = reason.chars().take(MAX_REASON);
+        Self::Refused(plain.map(|c| if c.is_control() { ' ' } else { c }).collect())
+    }
+
     pub(crate) fn plane(error: &zenoh::Error) -> Self {
         Self::Plane(without_places(&error.to_string()))
     }

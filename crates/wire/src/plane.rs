@@ -210,11 +210,16 @@ impl Plane {
         let replies = request.wait().map_err(failed)?;
         let begun = Instant::now();
         let node = || topic.node().to_owned();
+        // A refusal has no signature: anybody may have sent it, so that an answer still counts.
+        let mut refusal = None;
         loop {
             match replies.recv_timeout(deadline.saturating_sub(begun.elapsed())) {
-                Err(_) if begun.elapsed() < deadline => return Err(Error::Unreachable(node())),
+                Err(_) if begun.elapsed() < deadline => {
+                    return Err(refusal.unwrap_or_else(|| Error::Unreachable(node())));
+                }
                 Err(_) | Ok(None) => {
-                    return Err(Error::NoAnswer { node: node(), within: deadline });
+                    let none = || Error::NoAnswer { node: node(), within: deadline };
+                    return Err(refusal.unwrap_or_else(none));
                 }
                 Ok(Some(reply)) => match reply.result() {
                     Ok(sample) => {
@@ -227,10 +232,7 @@ impl Plane {
                     }
                     // From the session and not from the node: the time is over.
                     Err(_) if begun.elapsed() >= deadline => {}
-                    Err(refused) => {
-                        let bytes = refused.payload().to_bytes();
-                        return Err(Error::Refused(String::from_utf8_lossy(&bytes).into_owned()));
-                    }
+                    Err(refused) => refusal = Some(Error::refused(&refused.payload().to_bytes())),
                 },
             }
         }
@@ -292,6 +294,9 @@ impl Answers {
     /// Agrees on a key with a follower, and returns the own half of the exchange.
     fn begin_session(&self, received: &Received) -> Result<Vec<u8>, Error> {
         let Caller::Node(follower) = &received.caller else { return Ok(Vec::new()) };
+        if !self.sessions.is_first(&follower.node, &received.nonce) {
+            return Err(Error::Proof("the question was asked before".to_owned()));
+        }
         let exchange = Exchange::begin()?;
         let half = exchange.public.to_vec();
         let session = exchange.agree(&received.nonce, &received.nonce)?;

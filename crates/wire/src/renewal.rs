@@ -20,11 +20,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes the certificate of a node with this public key, or gives the reason why not.
 pub trait Issuer: Send + Sync + 'static {
-    /// Returns the certificate, in DER.
+    /// Returns the certificate with the key `new`, in DER. The request was signed with the certificate of `old`.
     ///
     /// # Errors
     /// The reason, for people.
-    fn issue(&self, names: &Names, key: [u8; 32]) -> Result<Vec<u8>, String>;
+    fn issue(&self, names: &Names, old: [u8; 32], new: [u8; 32]) -> Result<Vec<u8>, String>;
 }
 
 /// Answers renewals until it is dropped.
@@ -34,8 +34,8 @@ pub struct RenewalResponder {
 }
 
 impl<T: Issuer> Issuer for Arc<T> {
-    fn issue(&self, names: &Names, key: [u8; 32]) -> Result<Vec<u8>, String> {
-        (**self).issue(names, key)
+    fn issue(&self, names: &Names, old: [u8; 32], new: [u8; 32]) -> Result<Vec<u8>, String> {
+        (**self).issue(names, old, new)
     }
 }
 
@@ -80,10 +80,7 @@ impl Plane {
         while let Ok(Some(reply)) = replies.recv_timeout(TIMEOUT) {
             let renewed = match reply.result() {
                 Ok(sample) => identity.replace(&pkcs8, &sample.payload().to_bytes()),
-                Err(refused) => {
-                    let why = String::from_utf8_lossy(&refused.payload().to_bytes()).into_owned();
-                    Err(Error::Refused(why))
-                }
+                Err(refused) => Err(Error::refused(&refused.payload().to_bytes())),
             };
             match renewed {
                 Ok(()) => return Ok(()),
@@ -108,10 +105,11 @@ impl Plane {
 fn issued(query: &Query, desk: &Desk, issuer: &dyn Issuer) -> Result<Vec<u8>, String> {
     let node = query.key_expr().as_str().rsplit('/').next().unwrap_or_default().to_owned();
     let received = desk.receive(query, Action::Renew { node: &node });
-    let Caller::Node(names) = received.map_err(|e| e.to_string())?.caller else {
+    let received = received.map_err(|e| e.to_string())?;
+    let (Caller::Node(names), Some(old)) = (received.caller, received.key) else {
         return Err("a certificate is renewed for a node that has one".to_owned());
     };
     let request = query.payload().map(|payload| payload.to_bytes().into_owned());
     let key = request.and_then(|request| possession::check(&request, &node));
-    issuer.issue(&names, key.ok_or("the request is not signed with its key")?)
+    issuer.issue(&names, old, key.ok_or("the request is not signed with its key")?)
 }

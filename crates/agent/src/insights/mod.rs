@@ -33,6 +33,7 @@ const RECORD_SLOTS: u32 = 16;
 
 /// Least time between two values of an insight.
 const NANOSECOND: Duration = Duration::from_nanos(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// The graph with its detectors and predictors.
 pub(crate) struct Insights {
@@ -423,8 +424,11 @@ impl PublishedInsight {
             return;
         }
         // Other inputs may have changed several times since the last poll of the oldest input. Each value has a
-        // time of its own, so that the order of the values is known.
-        let time = time.max(self.stands_at).max(self.sampled_at.saturating_add(NANOSECOND));
+        // time of its own, so that the order of the values is known: also in a store that counts milliseconds, unless
+        // the next of them has not come yet.
+        let next = |after: Duration| self.sampled_at.saturating_add(after);
+        let apart = next(MILLISECOND).min(now.max(next(NANOSECOND)));
+        let time = time.max(self.stands_at).max(apart);
         self.sampled_at = time;
         let sample = match result.outcome {
             Ok(value) => Sample::measured(time, value.clone()),

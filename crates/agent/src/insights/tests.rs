@@ -174,7 +174,7 @@ fn the_values_of_an_insight_have_different_times_and_its_age_is_that_of_its_olde
     let mut all = Fixture::new(
         "[[insight]]\nname = \"sum\"\nsql = \"SELECT sum(value) FROM latest WHERE topic LIKE 'n01/a/%'\"\n",
     );
-    let at = Timestamp::from_nanos;
+    let at = |ms: i64| Timestamp::from_nanos(ms.saturating_mul(1_000_000));
     let [slow, quick] = ["n01/a/slow", "n01/a/quick"].map(|t| all.follow(t).expect("room"));
     let mut counts = Counts::default();
     let mut run = |all: &mut Fixture, fact: &TrackedFact, time, value| {
@@ -190,7 +190,8 @@ fn the_values_of_an_insight_have_different_times_and_its_age_is_that_of_its_olde
     let insight = segment.find(&topic_of("n01/insight/sum")).expect("it is there");
     let kept = |from| {
         let range = insight.range(at(from)..=at(i64::MAX)).expect("it is there");
-        let sample = |s: Sample| (s.time.as_nanos(), s.value.as_f64().expect("a number"));
+        let sample =
+            |s: Sample| (s.time.as_nanos() / 1_000_000, s.value.as_f64().expect("a number"));
         range.samples.into_iter().map(sample).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -205,7 +206,7 @@ fn the_values_of_an_insight_have_different_times_and_its_age_is_that_of_its_olde
         ]
     );
     let checked_at = || insight.latest().expect("it has values").checked_at;
-    assert_eq!(checked_at(), at(1_005), "the time of its oldest input, plus nanoseconds");
+    assert_eq!(checked_at(), at(1_005), "the time of its oldest input, plus milliseconds");
     run(&mut all, &slow, 6_000, 100.0);
     assert_eq!(checked_at(), at(5_000), "the other input is the oldest now");
     // A new input may be older than the published `checked_at`.

@@ -155,7 +155,7 @@ impl HubInsight {
     fn evaluate(&mut self, context: &Context) {
         let begun = Instant::now();
         // A second row is enough to see that the answer is not a number.
-        let limits = Limits { deadline: TIMEOUT, rows: 2 };
+        let limits = Limits { deadline: TIMEOUT, rows: 2, threads: 1 };
         let answer =
             context.runtime.block_on(context.engine.query(&Caller::Owner, &self.sql, &limits));
         let outcome = match &answer {

@@ -21,7 +21,7 @@ use self::context::{Context, store_info};
 use self::insight::{CHECK_EVERY, HubInsight};
 use crate::backend::Backend;
 use crate::insight_infos::InsightInfos;
-use crate::standing::any_changed;
+use crate::pulse::any_changed;
 use skopos_agent::config::InsightConfig;
 use skopos_agent::{HUB_INSIGHTS_NAME, is_for_hub};
 use skopos_term::Failure;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skopos_access::{Action, Caller, Names, is_segment, may};
-use skopos_wire::{Authority, Error, Identity, Issuer, possession};
+use skopos_wire::{Authority, Error, Identity, Issuer, new_key, possession};
 
 use self::register::now;
 pub use self::register::{Certified, Grant, Register, Token, hex, unhex};
@@ -39,7 +39,28 @@ impl Pki {
     pub fn open(identity: Arc<Identity>) -> Result<Self, Error> {
         let authority = Authority::load(identity.folder(), &identity.names().site)?;
         let register = Register::new(identity.folder());
-        Ok(Self { identity, authority, register })
+        let pki = Self { identity, authority, register };
+        pki.renew_own()?;
+        Ok(pki)
+    }
+
+    /// Renews the certificate of the hub that has the authority, when it is due.
+    fn renew_own(&self) -> Result<(), Error> {
+        let names = self.identity.names();
+        if self.authority.is_none() || !names.is_hub || !self.identity.is_renewal_due() {
+            return Ok(());
+        }
+        let folder = self.identity.folder().to_path_buf();
+        let failed = |why: String| Error::Identity { file: folder.clone(), why };
+        let broken = |e: std::io::Error| failed(e.to_string());
+        let _locked = self.register.lock().map_err(broken)?;
+        let known = self.register.node(&names.node).map_err(broken)?;
+        let known = known.ok_or_else(|| failed("the hub is not in its register".to_owned()))?;
+        let (pkcs8, public) = new_key().map_err(broken)?;
+        let certificate = self.signed(&names, &known.hosts, public).map_err(failed)?;
+        self.identity.replace(&pkcs8, &certificate)?;
+        let renewed = Certified { key: public.to_vec(), issued_at: now(), ..known };
+        self.register.note(&renewed, false).map_err(broken)
     }
 
     /// Returns the identity of the hub.
@@ -79,18 +100,17 @@ impl Pki {
         let taken =
             || format!("`{node}` has a certificate; `skopos pki forget {node}` frees the name");
         let hosts = vec![from.to_canonical().to_string()];
-        let certified =
-            Certified { node: node.to_owned(), key: key.to_vec(), hosts, issued_at: now() };
-        let known = self.register.node(node).map_err(|e| e.to_string())?;
-        // A program that did not get the answer asks again.
-        let is_again = known.is_some_and(|known| known.key == certified.key);
+        let names = Names { site: own.site, node: node.to_owned(), is_hub: false };
+        // A hub that cannot sign must not take the name.
+        let certificate = self.signed(&names, &hosts, key)?;
+        let (node, key, before) = (node.to_owned(), key.to_vec(), Vec::new());
+        let certified = Certified { node, key, before, hosts, issued_at: now() };
         let is_named = matches!(caller, Caller::Invited { node: Some(_) });
-        self.register.note(&certified, !is_again && !is_named).map_err(|e| match e.kind() {
+        let _locked = self.register.lock().map_err(|e| e.to_string())?;
+        self.register.note(&certified, !is_named).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => taken(),
             _ => e.to_string(),
         })?;
-        let names = Names { site: own.site, node: node.to_owned(), is_hub: false };
-        let certificate = self.signed(&names, &certified.hosts, key)?;
         Ok(Joined { authority: self.identity.authority().to_vec(), certificate })
     }
 
@@ -102,14 +122,24 @@ impl Pki {
     }
 }
 
-/// Renews certificates of nodes that were not forgotten.
+/// Renews certificates of nodes that were not forgotten. The old certificate must be the last one of the name, so that a key
+/// of a node that has joined again since is worth nothing.
 impl Issuer for Pki {
-    fn issue(&self, names: &Names, key: [u8; 32]) -> Result<Vec<u8>, String> {
+    fn issue(&self, names: &Names, old: [u8; 32], new: [u8; 32]) -> Result<Vec<u8>, String> {
         let unknown = || format!("the node {} was forgotten here; it may join again", names.node);
+        // A failure here shows when the hub starts; the node is renewed all the same.
+        let _ = self.renew_own();
+        let _locked = self.register.lock().map_err(|e| e.to_string())?;
         let known = self.register.node(&names.node).map_err(|e| e.to_string())?;
         let known = known.ok_or_else(unknown)?;
-        let certificate = self.signed(names, &known.hosts, key)?;
-        let renewed = Certified { key: key.to_vec(), issued_at: now(), ..known };
+        // The key of the first hub is not in the register until it is renewed.
+        let is_first = names.is_hub && known.key.is_empty();
+        if !is_first && ![&known.key, &known.before].contains(&&old.to_vec()) {
+            return Err(format!("another certificate of {} is valid", names.node));
+        }
+        let certificate = self.signed(names, &known.hosts, new)?;
+        let renewed =
+            Certified { key: new.to_vec(), before: old.to_vec(), issued_at: now(), ..known };
         self.register.note(&renewed, false).map_err(|e| e.to_string())?;
         Ok(certificate)
     }
@@ -122,7 +152,8 @@ impl Issuer for Pki {
 pub fn init(folder: &Path, names: &Names, hosts: Vec<String>) -> Result<(), Error> {
     Authority::create(folder, names, &hosts)?;
     let node = names.node.clone();
-    let certified = Certified { node, key: Vec::new(), hosts, issued_at: now() };
+    let certified =
+        Certified { node, key: Vec::new(), before: Vec::new(), hosts, issued_at: now() };
     let noted = Register::new(folder).note(&certified, true);
     noted.map_err(|e| Error::Identity { file: folder.to_path_buf(), why: e.to_string() })
 }
@@ -141,4 +172,43 @@ pub fn fingerprint_in(token: &str) -> Option<&str> {
 pub fn fingerprint(certificate: &[u8]) -> String {
     use sha2::Digest as _;
     hex(&sha2::Sha256::digest(certificate))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_key_from_before_a_node_joined_again_is_not_renewed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let hub = Names { site: "s".to_owned(), node: "hub".to_owned(), is_hub: true };
+        init(dir.path(), &hub, vec!["hub".to_owned()]).expect("made");
+        let identity = Identity::load(dir.path()).expect("sound").expect("there");
+        let pki = Pki::open(Arc::new(identity)).expect("open");
+        let join = |caller: &Caller| {
+            let (pkcs8, public) = new_key().expect("a key");
+            let request = possession::prove(&pkcs8, "n01").expect("signed");
+            let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            pki.join(caller, "n01", &request, from).map(|_| public)
+        };
+        let any = Caller::Invited { node: None };
+        let stolen = join(&any).expect("joined");
+        assert!(join(&any).is_err(), "the name is taken");
+        let names = Names { node: "n01".to_owned(), is_hub: false, ..hub };
+        let next = new_key().expect("a key").1;
+        pki.issue(&names, stolen, next).expect("renewed");
+        pki.issue(&names, stolen, next).expect("the answer did not arrive");
+        let named = Caller::Invited { node: Some("n01".to_owned()) };
+        let own = join(&named).expect("joined again");
+        for old in [stolen, next] {
+            assert!(pki.issue(&names, old, next).is_err());
+        }
+        pki.issue(&names, own, next).expect("renewed");
+        assert!(pki.register.forget("n01").expect("forgotten"));
+        assert!(pki.issue(&names, next, next).is_err(), "it was forgotten");
+        let left = std::fs::read_dir(dir.path().join("nodes")).expect("a folder").count();
+        assert_eq!(left, 1, "the hub alone, and no file of a write");
+    }
 }

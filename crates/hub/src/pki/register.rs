@@ -7,10 +7,11 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
@@ -40,6 +41,9 @@ pub struct Certified {
     pub node: String,
     /// Its public key.
     pub key: Vec<u8>,
+    /// The key before, with which it asks again if the last certificate did not arrive.
+    #[serde(default)]
+    pub before: Vec<u8>,
     /// Names and addresses at which others reach it.
     pub hosts: Vec<String>,
     /// Time of its last certificate, in seconds of UNIX time.
@@ -131,17 +135,25 @@ impl Register {
         Ok(all.into_iter().map(|(_, token)| token).collect())
     }
 
-    /// Ends the tokens of a user, and returns their number.
+    /// Keeps other programs from changing the register until the file is dropped.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn lock(&self) -> io::Result<File> {
+        let file = File::open(&self.folder)?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(file)
+    }
+
+    /// Ends the tokens with permissions that `is_meant` selects, and returns their number.
     ///
     /// # Errors
     /// The folder cannot be changed.
-    pub fn revoke(&self, name: &str) -> io::Result<usize> {
-        let is_of =
-            |token: &Token| matches!(&token.grant, Grant::User { user, .. } if user == name);
-        let of_user: Vec<(PathBuf, Token)> = self.all("tokens")?;
-        let of_user: Vec<_> = of_user.into_iter().filter(|(_, token)| is_of(token)).collect();
-        of_user.iter().try_for_each(|(path, _)| fs::remove_file(path))?;
-        Ok(of_user.len())
+    pub fn revoke(&self, is_meant: impl Fn(&Grant) -> bool) -> io::Result<usize> {
+        let all: Vec<(PathBuf, Token)> = self.all("tokens")?;
+        let meant: Vec<_> = all.into_iter().filter(|(_, token)| is_meant(&token.grant)).collect();
+        meant.iter().try_for_each(|(path, _)| fs::remove_file(path))?;
+        Ok(meant.len())
     }
 
     /// Returns the node of this name.
@@ -180,6 +192,7 @@ impl Register {
     /// # Errors
     /// The folder cannot be changed.
     pub fn forget(&self, name: &str) -> io::Result<bool> {
+        let _locked = self.lock()?;
         match fs::remove_file(self.path("nodes", name)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             removed => removed.map(|()| true),
@@ -197,17 +210,19 @@ impl Register {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let text = serde_json::to_vec(value)?;
-        let new = path.with_extension(format!("{}.new", std::process::id()));
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&new)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
+        static WRITTEN: AtomicU64 = AtomicU64::new(0);
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        // A name of its own, so that two threads do not write into one file.
+        let new = path.with_extension(format!("{}-{number}.new", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let written = file.write_all(&text).and_then(|()| file.sync_all());
         // A link fails if the name is taken, a renaming replaces it; each is one step.
-        match is_new {
-            true => fs::hard_link(&new, path).and(fs::remove_file(&new)),
+        let written = written.and_then(|()| match is_new {
+            true => fs::hard_link(&new, path),
             false => fs::rename(&new, path),
-        }
+        });
+        let _ = fs::remove_file(&new);
+        written
     }
 
     fn all<T: DeserializeOwned>(&self, kind: &str) -> io::Result<Vec<(PathBuf, T)>> {
@@ -282,7 +297,8 @@ mod tests {
             assert_eq!(register.caller_of(refused), None, "{refused}");
         }
         assert_eq!(register.tokens().expect("readable").len(), 3, "the ended one is removed");
-        assert_eq!(register.revoke("ann").expect("removed"), 2);
+        let of_ann = |grant: &Grant| matches!(grant, Grant::User { user, .. } if user == "ann");
+        assert_eq!(register.revoke(of_ann).expect("removed"), 2);
         assert_eq!(register.caller_of(&asking), None);
         let name = fs::read_dir(dir.path().join("tokens")).expect("a folder");
         let texts = name.map(|entry| fs::read_to_string(entry.expect("a file").path()));
@@ -294,6 +310,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let register = Register::new(dir.path());
         let node = |key: u8| Certified {
+            before: Vec::new(),
             node: "../n01".to_owned(),
             key: vec![key; 32],
             hosts: Vec::new(),

@@ -41,6 +41,15 @@ pub(crate) const NAMES: [&str; 9] = [
     "quantile",
 ];
 
+/// Returns true if a function exists only over a window.
+pub(crate) fn is_window(name: &str) -> bool {
+    WINDOWS.iter().any(|window| name.eq_ignore_ascii_case(window))
+}
+
+/// Functions that exist only over a window.
+const WINDOWS: [&str; 8] =
+    ["row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"];
+
 /// Functions that make a value of any size out of a number, in memory that DataFusion does not count.
 const WITHOUT_BOUND: [&str; 9] = [
     "range",

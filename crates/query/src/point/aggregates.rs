@@ -15,6 +15,9 @@ use crate::source::{Row, Source, Wanted};
 use crate::tables::value;
 use crate::topic_filter::{Condition, TopicFilter};
 
+/// Beyond this, a sum or a difference can be infinite on the way, and depends on the order. The planner then decides.
+const HUGE: f64 = 1e292;
+
 /// Aggregates over `latest`.
 #[derive(Debug)]
 pub(crate) struct Aggregates {
@@ -62,14 +65,19 @@ impl Aggregates {
     pub(super) fn read(&self, source: &dyn Source) -> Option<RecordBatch> {
         let now = source.now();
         let mut evaluator = Evaluator::new(&self.statement);
-        let mut key = 0;
+        let (mut key, mut is_huge) = (0, false);
         source.latest(&self.wanted, &mut |row: &Row<'_>| {
             evaluator.row_added(key, row.of.topic, row.of.unit, row.of.kind);
+            let number = value(row);
+            is_huge |= number.is_some_and(|number| number.abs() > HUGE);
             // Ages are the only values that depend on times.
-            evaluator.row_changed(key, row.here(row.sample.time), value(row));
+            evaluator.row_changed(key, row.here(row.sample.time), number);
             evaluator.row_held(key, row.here(row.checked_at));
             key = key.saturating_add(1);
         });
+        if is_huge {
+            return None;
+        }
         let mut columns: Vec<ArrayRef> = Vec::new();
         for (output, is_count) in self.are_counts.iter().enumerate() {
             let number = match evaluator.value(output, now) {
@@ -84,6 +92,10 @@ impl Aggregates {
             });
         }
         RecordBatch::try_new(self.schema.clone(), columns).ok()
+    }
+
+    pub(super) fn wanted(&self) -> &Wanted {
+        &self.wanted
     }
 
     pub(super) fn inputs(&self) -> Inputs {

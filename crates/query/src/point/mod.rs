@@ -22,7 +22,7 @@ use self::select::plain_query;
 use self::tuples::Tuples;
 use crate::catalog::Catalog;
 use crate::inputs::Inputs;
-use crate::source::Source;
+use crate::source::{Source, Wanted};
 
 /// A statement that is a point read.
 #[derive(Debug)]
@@ -51,6 +51,20 @@ impl Point {
             Self::Tuples(tuples) => tuples.read(source),
             Self::Rows(rows) => rows.read(source),
             Self::Aggregates(aggregates) => aggregates.read(source),
+        }
+    }
+
+    /// Returns true if it reads all topics.
+    pub(crate) fn is_wide(&self) -> bool {
+        let wanted = match self {
+            Self::Tuples(_) => return false,
+            Self::Rows(rows) => rows.wanted(),
+            Self::Aggregates(aggregates) => aggregates.wanted(),
+        };
+        match wanted {
+            Wanted::All => true,
+            Wanted::Starting(starts) => starts.iter().any(String::is_empty),
+            Wanted::These(_) => false,
         }
     }
 

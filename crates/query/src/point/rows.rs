@@ -47,6 +47,10 @@ impl Rows {
         batch.take().ok()
     }
 
+    pub(super) fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
     pub(super) fn inputs(&self) -> Inputs {
         let of_clock =
             |column: &SampleColumn| matches!(column, SampleColumn::Age | SampleColumn::CheckedAt);

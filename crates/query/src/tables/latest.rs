@@ -15,7 +15,7 @@ use crate::tables::sample_column::SampleColumn;
 use crate::topic_filter::TopicFilter;
 
 /// Number of rows of a batch: DataFusion's own.
-const BATCH_ROWS: usize = 8192;
+pub(crate) const BATCH_ROWS: usize = 8192;
 
 /// Columns of `latest`.
 pub(crate) const LATEST: &[SampleColumn] = &[

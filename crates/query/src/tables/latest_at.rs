@@ -80,6 +80,11 @@ impl LatestAtTable {
     pub(crate) fn topics(&self, filters: &[Expr]) -> TopicFilter {
         pushdown::topic_filter(filters)
     }
+
+    /// Returns true if the time of the samples moves with the clock.
+    pub(crate) fn moves(&self) -> bool {
+        matches!(self.at, At::Ago(_))
+    }
 }
 
 impl fmt::Debug for LatestAtTable {

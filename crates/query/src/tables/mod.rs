@@ -34,6 +34,7 @@ macro_rules! scan_by_plan {
 }
 
 mod latest;
+mod shared_latest;
 mod wide;
 mod topics;
 mod nodes;
@@ -62,5 +63,6 @@ pub(crate) use registered::RegisteredTable;
 pub(crate) use sample_column::{SampleColumn, value};
 pub use sample_reader::SampleReader;
 pub(crate) use samples::{OF_A_TOPIC, SampleTable};
+pub(crate) use shared_latest::SharedLatest;
 pub(crate) use topics::TopicTable;
 pub(crate) use wide::WideTable;

@@ -123,6 +123,48 @@ fn fails(sql: &str, limits: &Limits) -> Error {
     answer.map(|answer| rows(&answer).1).expect_err(sql)
 }
 
+/// Checks the error of a statement, and its hint.
+fn explained(sql: &str, text: &str, hint: &str) {
+    let error = fails(sql, &Limits::default());
+    assert_eq!(
+        (error.to_string(), error.hint().unwrap_or_default()),
+        (text.to_owned(), hint.to_owned())
+    );
+}
+
+#[test]
+fn an_error_does_not_deny_what_exists() {
+    for (sql, text, hint) in [
+        (
+            "SELECT lag(value) FROM samples",
+            "line 1, column 8: `lag` needs a window, such as `OVER (PARTITION BY topic ORDER BY time)`",
+            "",
+        ),
+        (
+            "SELECT s.value FROM samples",
+            "line 1, column 8: there is no table `s`",
+            "did you mean `samples`?",
+        ),
+        (
+            "SELECT a.alive FROM latest a JOIN nodes n ON a.node = n.node",
+            "line 1, column 8: there is no column `a.alive`",
+            "did you mean `n.alive`?",
+        ),
+        (
+            "SELECT topic FROM samples UNION SELECT topic FROM latest ORDER BY samples.topic",
+            "line 1, column 19: `samples.topic` is not known here: write `topic`",
+            "",
+        ),
+        (
+            "SELECT string_agg(topic, ',') OVER (ORDER BY time) FROM samples",
+            "`string_agg` cannot be a window, which would repeat what it collects in each row",
+            "",
+        ),
+    ] {
+        explained(sql, text, hint);
+    }
+}
+
 #[test]
 fn mistakes_are_explained() {
     for (sql, text, hint) in [
@@ -177,11 +219,7 @@ fn mistakes_are_explained() {
             "",
         ),
     ] {
-        let error = fails(sql, &Limits::default());
-        assert_eq!(
-            (error.to_string(), error.hint().unwrap_or_default()),
-            (text.to_owned(), hint.to_owned())
-        );
+        explained(sql, text, hint);
     }
     let at = fails("SELECT valu FROM latest", &Limits::default()).position();
     assert_eq!(at, Some(Position { line: 1, column: 8 }));
@@ -325,7 +363,8 @@ fn the_papers_query_may_ask_for_thousands() {
 
 #[test]
 fn each_limit_has_its_own_message() {
-    let long = Limits { rows: usize::MAX, deadline: std::time::Duration::from_secs(3600) };
+    let long =
+        Limits { rows: usize::MAX, deadline: std::time::Duration::from_secs(3600), threads: 0 };
     let many = "SELECT a.v, b.v FROM generate_series(1, 100000) a(v) CROSS JOIN generate_series(1, 100000) b(v)";
     let wide = format!(
         "SELECT a.v, concat('{}', b.v) FROM generate_series(1, 10000) a(v) CROSS JOIN generate_series(1, 1000) b(v)",

@@ -74,7 +74,10 @@ fn answers_that_change_with_the_clock_are_timed() {
         "SELECT now()",
         "SELECT count(*) FROM samples WHERE time > now() - INTERVAL '1 minute'",
         "SELECT count(*) FROM mem WHERE checked_at IS NULL",
+        "SELECT topic, value FROM latest_at('1h')",
     ] {
         assert!(inputs(&engine, sql).is_timed(), "{sql}");
     }
+    let fixed = "SELECT topic, value FROM latest_at('2026-11-22T09:00:00Z')";
+    assert!(!inputs(&engine, fixed).is_timed());
 }

@@ -9,4 +9,5 @@ mod point;
 mod prepared;
 mod registry;
 mod runs;
+mod standing;
 mod world;

@@ -378,3 +378,18 @@ fn documented_point_reads_are_point_reads() {
         assert_eq!(ask(&engine, sql).way, way, "{sql}");
     }
 }
+
+#[test]
+fn sums_that_may_overflow_on_the_way_are_left_to_the_planner() {
+    let world = |values: &[f64]| {
+        let all = values.iter().enumerate();
+        let add = |world: World, (at, value): (usize, &f64)| {
+            world.with(&format!("n01/huge/value_{at}"), Unit::NONE, &[*value])
+        };
+        all.fold(World::default(), add).engine(&[])
+    };
+    let sql = "SELECT sum(value) FROM latest WHERE topic LIKE 'n01/huge/%'";
+    for (values, way) in [([1e308, 1e308, -1e308], Way::Planned), ([1.0, 2.0, 3.0], Way::Point)] {
+        assert_eq!(ask(&world(&values), sql).way, way, "{values:?}");
+    }
+}

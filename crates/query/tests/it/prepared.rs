@@ -58,7 +58,7 @@ async fn collect(stream: Stream) -> Result<skopos_query::Answer, Error> {
     use futures_util::TryStreamExt as _;
     let Stream { schema, way, batches, .. } = stream;
     let batches = batches.try_collect().await?;
-    Ok(skopos_query::Answer { schema, way, batches, missing: Vec::new() })
+    Ok(skopos_query::Answer::new(schema, batches, way, Vec::new()))
 }
 
 #[test]
@@ -193,7 +193,11 @@ fn a_stream_ends_at_its_limits() {
         assert!((1..=20_000).contains(&rows), "{rows}");
         assert!(matches!(end, Some(Error::TooManyRows(20_000))), "{end:?}");
 
-        let limits = Limits { deadline: std::time::Duration::from_millis(300), rows: usize::MAX };
+        let limits = Limits {
+            deadline: std::time::Duration::from_millis(300),
+            rows: usize::MAX,
+            threads: 0,
+        };
         let mut stream = engine.stream(&Caller::Owner, long, &limits).await.expect("begun");
         let mut end = None;
         while let Some(item) = stream.batches.next().await {

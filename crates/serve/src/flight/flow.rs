@@ -16,7 +16,6 @@ use skopos_query::arrow::array::{RecordBatch, RecordBatchOptions};
 use skopos_query::arrow::datatypes::{Field, Schema, SchemaRef};
 use skopos_query::arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use skopos_query::{Error, Limits, Stream};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -31,16 +30,8 @@ const WAITING: usize = 2;
 /// The response to `DoGet`.
 pub(super) type Flow = BoxStream<'static, Result<FlightData, Status>>;
 
-/// The permit and the count of a running query.
-pub(super) struct Slot {
-    /// Its permit to run.
-    pub permit: OwnedSemaphorePermit,
-    /// Counts it as running.
-    pub running: RunningQuery,
-}
-
 /// Sends `answer`. The query is cancelled when the client is gone, or at the deadline of `limits`.
-pub(super) fn send(answer: Stream, slot: Slot, limits: &Limits) -> Flow {
+pub(super) fn send(answer: Stream, running: RunningQuery, limits: &Limits) -> Flow {
     let (schema, missing) = (plain(&answer.schema), answer.missing.clone());
     let (sender, receiver) = mpsc::channel(WAITING);
     let (end, ended) = oneshot::channel();
@@ -50,9 +41,8 @@ pub(super) fn send(answer: Stream, slot: Slot, limits: &Limits) -> Flow {
         // Without the deadline, a client that does not read would keep its permit for ever.
         let is_late = timeout_at(until, pump(answer, &sender)).await.is_err();
         if is_late || !sender.is_closed() {
-            slot.running.done();
+            running.done();
         }
-        drop(slot.permit);
         let _ = end.send(is_late);
     });
     let batches =

@@ -48,6 +48,9 @@ use skopos_term::Failure;
 /// Maximum number of connections. A driver's pool has several for each program.
 const MAX_CONNECTIONS: u64 = 256;
 
+/// Bytes with which a client of HTTP/2 begins: the preface, and the head of its settings.
+const PREFACE_BYTES: u64 = 24 + 9;
+
 /// The longest message: room for the longest statement, or for values of a thousand parameters.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
@@ -80,6 +83,7 @@ pub(crate) fn open(
         alpn: b"h2",
         option: "--flight",
         max_connections: MAX_CONNECTIONS,
+        first_bytes: PREFACE_BYTES,
     };
     let served = counts.clone();
     TcpEndpoint::open(&protocol, address, &admittance.clone(), counts, runtime, |incoming| {

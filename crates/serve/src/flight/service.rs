@@ -28,11 +28,10 @@ use skopos_query::arrow::datatypes::Schema;
 use skopos_query::arrow::ipc::root_as_message;
 use skopos_query::arrow::ipc::writer::IpcWriteOptions;
 use skopos_query::{Engine, Limits, Stream};
-use tokio::sync::Semaphore;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::catalog::{self, Keys};
-use super::flow::{self, Flow, Slot, plain};
+use super::flow::{self, Flow, plain};
 use super::handle::Handle;
 use super::info::{SQL_INFO, TYPES};
 use super::prepared::{Bound, Statements};
@@ -40,17 +39,13 @@ use super::status;
 use skopos_hub::counts::Counts;
 
 /// Limits of a query. Answers are streamed, so they may be long: ten million rows are some hundred megabytes.
-const LIMITS: Limits = Limits { deadline: Duration::from_secs(60), rows: 10_000_000 };
-
-/// Maximum number of queries that run at one time, without point reads. More would only share the same cores.
-const MAX_QUERIES: usize = 32;
+const LIMITS: Limits = Limits { deadline: Duration::from_secs(60), rows: 10_000_000, threads: 0 };
 
 /// The service with all requests of Flight SQL.
 pub(super) struct SqlService {
     engine: Arc<Engine>,
     counts: Arc<Counts>,
     statements: Statements,
-    queries: Arc<Semaphore>,
     /// Identifier of this hub: handles of an earlier hub at this address are unknown.
     hub: u64,
 }
@@ -66,7 +61,6 @@ impl SqlService {
             engine,
             counts,
             statements: Statements::default(),
-            queries: Arc::new(Semaphore::new(MAX_QUERIES)),
             hub: u64::try_from(since.as_nanos()).unwrap_or_default(),
         }
     }
@@ -113,7 +107,7 @@ impl SqlService {
         Ok(Response::new(info))
     }
 
-    /// Sends an answer: a point read at once, other queries if not too many are running.
+    /// Sends an answer: that of a point read at once.
     async fn run(
         &self,
         point: Option<skopos_query::Answer>,
@@ -125,21 +119,11 @@ impl SqlService {
             let answer = Stream::of(answer, &LIMITS).map_err(|e| status::of(&e))?;
             return Ok(Response::new(flow::at_once(answer)));
         }
-        let permit = self.queries.clone().try_acquire_owned().map_err(|_| {
-            let hint = Some("try again in a moment");
-            status::with_hint(Code::ResourceExhausted, "too many queries run at one time", hint)
-        });
-        let answer = match permit {
-            Ok(permit) => answer.await.map_err(|e| status::of(&e)).map(|answer| (answer, permit)),
-            Err(status) => Err(status),
-        };
-        match answer {
-            Ok((answer, permit)) => {
-                Ok(Response::new(flow::send(answer, Slot { permit, running }, &LIMITS)))
-            }
-            Err(status) => {
+        match answer.await {
+            Ok(answer) => Ok(Response::new(flow::send(answer, running, &LIMITS))),
+            Err(e) => {
                 running.done();
-                Err(status)
+                Err(status::of(&e))
             }
         }
     }

@@ -11,7 +11,7 @@ pub(super) fn of(error: &Error) -> Status {
         Error::UnknownName { .. } => Code::NotFound,
         Error::NotAQuery(_) => Code::Unimplemented,
         Error::Deadline(_) => Code::DeadlineExceeded,
-        Error::TooManyRows(_) | Error::Memory(_) => Code::ResourceExhausted,
+        Error::TooManyRows(_) | Error::Memory(_) | Error::Busy => Code::ResourceExhausted,
         _ => Code::InvalidArgument,
     };
     with_hint(code, &error.to_string(), error.hint().as_deref())

@@ -2,6 +2,7 @@
 
 use std::pin::{self, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -14,12 +15,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, timeout};
 
 use super::context::HttpContext;
 use super::guard::{LocalAddress, PeerAddress};
 use super::refusal::Refusal;
-use crate::listen::{Accepted, Closing, Connection, Incoming, Rejection};
+use crate::listen::{Accepted, Closing, Connection, Incoming, Rejection, is_open};
 
 /// The longest head of a request: room for a query string with many topics.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -29,6 +30,9 @@ const MAX_HEADERS: usize = 64;
 
 /// Maximum time until the head of the next request is complete.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time between two looks at whether a client that waits for an answer is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Maximum time for the response to a rejected connection.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -73,8 +77,13 @@ async fn answer(
     routes: Router,
     closing: Closing,
 ) {
-    let here = connection.tcp().local_addr().map(|here| LocalAddress(here.ip())).ok();
-    let peer = connection.tcp().peer_addr().map(|peer| PeerAddress(peer.ip())).ok();
+    let ends = connection.tcp().peer_addr().ok().zip(connection.tcp().local_addr().ok());
+    let here = ends.map(|(_, here)| LocalAddress(here.ip()));
+    let peer = ends.map(|(peer, _)| PeerAddress(peer.ip()));
+    // A client that ends its side may wait for the answer, or be gone. On this machine the kernel knows.
+    let local_ends = ends.filter(|(peer, here)| is_open(*peer, *here) == Some(true));
+    let running = Arc::<AtomicUsize>::default();
+    let counted = running.clone();
     let caller = connection.caller().clone();
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |mut request: Request<Body>| {
@@ -82,21 +91,36 @@ async fn answer(
         here.map(|here| about.insert(here));
         peer.map(|peer| about.insert(peer));
         about.insert(caller.clone());
-        routes.call(request)
+        let running = Running::new(counted.clone());
+        let answered = routes.call(request);
+        async move {
+            let _running = running;
+            answered.await
+        }
     });
     let mut served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEAD_BYTES)
+        .half_close(local_ends.is_some())
         .serve_connection(TokioIo::new(connection), service);
     let (mut closed, mut is_closing) = (pin!(closing.closed()), false);
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let ended = loop {
         tokio::select! {
             ended = &mut served => break ended,
             () = &mut closed, if !is_closing => {
                 is_closing = true;
                 pin::Pin::new(&mut served).graceful_shutdown();
+            }
+            _ = looks.tick(), if local_ends.is_some() => {
+                let is_running = running.load(Ordering::Relaxed) > 0;
+                let is_gone = || local_ends.is_some_and(|(peer, here)| is_open(peer, here) == Some(false));
+                if is_running && is_gone() {
+                    return;
+                }
             }
         }
     };
@@ -110,6 +134,22 @@ async fn answer(
     }
     if is_late {
         reject(connection, &Refusal::too_slow("request")).await;
+    }
+}
+
+/// Counts a request as running until it is dropped.
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    fn new(count: Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -15,6 +15,7 @@ use super::refusal::Refusal;
 use tokio::time::timeout;
 
 use skopos_hub::read::{ReadError, Readings, read};
+use skopos_hub::topics::are_known;
 
 /// Time that a request waits while others read patterns.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -39,8 +40,9 @@ pub(super) async fn answer(
     if max_age.is_some() {
         may(&caller, Action::Measure).map_err(|denied| Refusal::denied(&denied))?;
     }
-    // Single topics are found at once. Patterns and measurements take their time on another thread.
-    let readings = match max_age.is_none() && !texts.iter().any(|text| text.contains('*')) {
+    // Topics that exist are found at once. Others, patterns and measurements take their time on another thread.
+    let is_fast = max_age.is_none() && are_known(&*context.backend.source, &texts);
+    let readings = match is_fast {
         true => read(&context.backend, &texts, None),
         false => read_blocking(context, texts, max_age).await?,
     };

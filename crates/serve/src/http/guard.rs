@@ -67,8 +67,13 @@ fn admitted(context: &HttpContext, mut request: Request) -> Result<Request, Refu
             caller.ok_or_else(Refusal::wrong_token)?
         }
     };
-    // The route to join asks the policy itself, for the node that it is about.
-    if request.uri().path() != "/api/v1/join" {
+    if request.uri().path() == "/api/v1/join" {
+        // The route asks the policy itself, for the node that it is about. Whoever has no token is not waited for.
+        match may(&caller, Action::Join { node: "" }) {
+            Err(denied) if denied.is_stranger => return Err(Refusal::denied(&denied)),
+            _ => {}
+        }
+    } else {
         let action = match request.uri().path() {
             "/healthz" | "/api/v1/openapi.json" | "/api/v1/authority" => Action::ReadService,
             _ => Action::ReadFacts,

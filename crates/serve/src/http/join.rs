@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -16,6 +15,7 @@ use skopos_hub::pki::{hex, unhex};
 use super::context::HttpContext;
 use super::guard::PeerAddress;
 use super::refusal::Refusal;
+use super::sql::within_bounds;
 
 /// The longest request: the name of a node, a key and a signature.
 pub(super) const MAX_BODY_BYTES: usize = 4096;
@@ -50,8 +50,9 @@ pub(super) async fn answer(
     State(context): State<Arc<HttpContext>>,
     Extension(caller): Extension<Caller>,
     Extension(from): Extension<PeerAddress>,
-    body: Bytes,
+    request: Request,
 ) -> Result<Json<JoinAnswer>, Refusal> {
+    let body = within_bounds(request, MAX_BODY_BYTES).await?;
     let request: JoinRequest = serde_json::from_slice(&body)
         .map_err(|e| Refusal::bad(format!("not a request to join: {e}")))?;
     let signed = unhex(&request.request)

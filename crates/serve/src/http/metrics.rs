@@ -39,8 +39,8 @@ pub(super) async fn answer(
             other => return Err(unknown(other, "`topic`")),
         }
     }
-    let permit = context.queries.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| Refusal::too_many("statements run"))?;
+    let permit = context.reads.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| Refusal::too_many("requests read patterns"))?;
     // The page of a thousand nodes takes as long as a slow statement.
     let text = tokio::task::spawn_blocking(move || {
         let _permit = permit;

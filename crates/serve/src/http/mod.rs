@@ -41,16 +41,19 @@ use skopos_term::Failure;
 
 /// Maximum number of connections. It is higher than the number of statements and watchers, because browsers and pools
 /// keep idle connections.
-const MAX_CONNECTIONS: u64 = 512;
-
-/// Maximum number of statements that run at one time, without point reads. More would only share the same cores.
-const MAX_QUERIES: usize = 32;
+const MAX_CONNECTIONS: u64 = 2048;
 
 /// Maximum number of requests that read patterns, or have values measured, at one time.
 const MAX_READS: usize = 16;
 
 /// Maximum number of clients that watch at one time: dashboards and programs of a site.
-const MAX_WATCHERS: usize = 128;
+const MAX_WATCHERS: usize = 1024;
+
+/// Maximum number of topics that all clients watch: each takes some hundred bytes of memory.
+const MAX_WATCHED: usize = 1 << 20;
+
+/// Maximum number of searches for changed topics at one time. Other requests need the other cores.
+const MAX_CHECKS: usize = 2;
 
 /// Opens the listener at `address`, or at the default address. URLs name the hub by its addresses or `hosts`; `admittance` has
 /// its certificate and tokens.
@@ -69,6 +72,7 @@ pub(crate) fn open(
         alpn: b"http/1.1",
         option: "--http",
         max_connections: MAX_CONNECTIONS,
+        first_bytes: 1,
     };
     TcpEndpoint::open(
         &protocol,
@@ -77,16 +81,18 @@ pub(crate) fn open(
         counts.clone(),
         runtime,
         |incoming| {
-            let queries = Arc::new(Semaphore::new(MAX_QUERIES));
             let reads = Arc::new(Semaphore::new(MAX_READS));
             let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
+            let checks = Arc::new(Semaphore::new(MAX_CHECKS));
+            let watched = Arc::new(Semaphore::new(MAX_WATCHED));
             let context = Arc::new(HttpContext {
                 backend,
                 counts,
                 admittance,
-                queries,
                 reads,
                 watchers,
+                checks,
+                watched,
                 hosts,
             });
             connection::serve(incoming, context.clone(), routes(context))

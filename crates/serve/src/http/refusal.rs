@@ -138,6 +138,7 @@ impl From<&Error> for Refusal {
     fn from(error: &Error) -> Self {
         let status = match error {
             Error::Denied(denied) => return Self::denied(denied),
+            Error::Busy => StatusCode::TOO_MANY_REQUESTS,
             Error::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
             Error::Memory(_) => StatusCode::SERVICE_UNAVAILABLE,

@@ -2,20 +2,23 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, FromRequest as _, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::stream;
+use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use skopos_access::Caller;
 use skopos_query::arrow::array::RecordBatch;
 use skopos_query::arrow::error::ArrowError;
-use skopos_query::{Answer, Error, Limits, MAX_SQL_BYTES};
+use skopos_query::{Answer, BoxError, Error, Limits, MAX_SQL_BYTES, Way};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use super::accept::Accept;
 use super::context::HttpContext;
@@ -31,8 +34,14 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest deadline that a client can ask for.
 const MAX_DEADLINE: Duration = Duration::from_secs(300);
 
+/// Minimum time for a client to read an answer, whatever its deadline. The answer counts as a running statement meanwhile.
+const SEND_TIME: Duration = Duration::from_secs(30);
+
 /// Number of rows in one piece.
 const PIECE_ROWS: usize = 4096;
+
+/// Number of pieces that wait for the client: the one that is sent, and the next.
+const AHEAD: usize = 2;
 
 const JSON: &str = "application/json";
 const ARROW: &str = "application/vnd.apache.arrow.stream";
@@ -62,10 +71,42 @@ pub(super) async fn answer(
         limits.deadline = Duration::from_millis(deadline).min(MAX_DEADLINE);
     }
     let answer = run(&context, caller, statement.sql, limits).await?;
-    let pieces = Pieces::new(answer, content_type == ARROW, begun);
+    let is_point = answer.way == Way::Point;
+    let pieces = Pieces::new(answer, content_type == ARROW, begun.elapsed());
     let pieces = pieces.map_err(|e| Refusal::bad(e.to_string()))?;
-    let pieces = stream::iter(pieces);
-    Ok(([(CONTENT_TYPE, content_type)], Body::from_stream(pieces)).into_response())
+    let until = begun + limits.deadline.max(SEND_TIME);
+    let body = match is_point {
+        true => Body::from_stream(stream::iter(pieces)),
+        false => Body::from_stream(sent(pieces, until)),
+    };
+    Ok(([(CONTENT_TYPE, content_type)], body).into_response())
+}
+
+/// Returns pieces that another thread makes, ahead of the client. A client that has not read them all by `until` does
+/// not get the rest.
+fn sent(pieces: Pieces, until: Instant) -> impl Stream<Item = Result<Bytes, BoxError>> {
+    let (sender, receiver) = mpsc::channel::<Result<Bytes, BoxError>>(AHEAD);
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || {
+        for piece in pieces {
+            let is_last = piece.is_err();
+            let sending = sender.send(piece.map_err(Into::into));
+            let is_sent = runtime.block_on(timeout_at(until, sending));
+            if is_last || !matches!(is_sent, Ok(Ok(()))) {
+                return;
+            }
+        }
+        // Only with this the answer is whole.
+        let _ = runtime.block_on(timeout_at(until, sender.send(Ok(Bytes::new()))));
+    });
+    stream::unfold(Some(receiver), async |receiver| {
+        let mut receiver = receiver?;
+        match receiver.recv().await {
+            Some(Ok(piece)) if piece.is_empty() => None,
+            Some(piece) => Some((piece, Some(receiver))),
+            None => Some((Err("the client has not read the answer in time".into()), None)),
+        }
+    })
 }
 
 /// Answers a statement.
@@ -80,14 +121,11 @@ async fn run(
         let is_short = answer.rows() <= limits.rows;
         return if is_short { Ok(answer) } else { Err(Error::TooManyRows(limits.rows).into()) };
     }
-    let permit = context.queries.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| Refusal::too_many("statements run"))?;
     let (engine, running) = (engine.clone(), context.counts.run());
     // A task of its own lets the connection notice that its client is gone, however long a step takes. The connection
     // then drops this function, and the set aborts the task.
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
-        let _permit = permit;
         let answer = engine.query(&caller, &sql, &limits).await;
         running.done();
         answer
@@ -132,7 +170,7 @@ async fn read(request: Request) -> Result<StatementRequest, Refusal> {
              {\"sql\":\"…\"}",
         ));
     }
-    let bytes = within_bounds(request).await?;
+    let bytes = within_bounds(request, MAX_BODY_BYTES).await?;
     if kind == JSON {
         return serde_json::from_slice(&bytes).map_err(|e| {
             Refusal::bad(format!("not a request: {e}"))
@@ -146,11 +184,11 @@ async fn read(request: Request) -> Result<StatementRequest, Refusal> {
 }
 
 /// Reads the body, within the limits of size and time.
-async fn within_bounds(request: Request) -> Result<Bytes, Refusal> {
+pub(super) async fn within_bounds(request: Request, most: usize) -> Result<Bytes, Refusal> {
     match tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, &())).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(e)) if e.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let error = format!("a request can have at most {MAX_BODY_BYTES} bytes");
+            let error = format!("a request can have at most {most} bytes");
             Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error))
         }
         Ok(Err(_)) => Err(Refusal::bad("the body cannot be read")),
@@ -162,6 +200,8 @@ async fn within_bounds(request: Request) -> Result<Bytes, Refusal> {
 struct Pieces {
     batches: VecDeque<RecordBatch>,
     rows: Option<Rows>,
+    /// It holds the permit of its statement.
+    _answer: Answer,
 }
 
 enum Rows {
@@ -170,16 +210,16 @@ enum Rows {
 }
 
 impl Pieces {
-    fn new(answer: Answer, is_arrow: bool, begun: Instant) -> Result<Self, ArrowError> {
+    fn new(answer: Answer, is_arrow: bool, took: Duration) -> Result<Self, ArrowError> {
         let rows = match is_arrow {
             true => Rows::Arrow(Box::new(ArrowRows::new(&answer.schema)?)),
-            false => Rows::Json(Box::new(JsonRows::new(&answer, begun.elapsed())?)),
+            false => Rows::Json(Box::new(JsonRows::new(&answer, took)?)),
         };
         let slices = answer.batches.iter().flat_map(|batch| {
             let starts = (0..batch.num_rows()).step_by(PIECE_ROWS);
             starts.map(|at| batch.slice(at, PIECE_ROWS.min(batch.num_rows() - at)))
         });
-        Ok(Self { batches: slices.collect(), rows: Some(rows) })
+        Ok(Self { batches: slices.collect(), rows: Some(rows), _answer: answer })
     }
 }
 

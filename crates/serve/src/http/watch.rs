@@ -19,7 +19,7 @@ use serde_json::json;
 use skopos_access::Caller;
 use skopos_model::{Timestamp, Topic, TopicPattern};
 use skopos_query::{Limits, Row, Source, Wanted};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::context::HttpContext;
@@ -27,7 +27,7 @@ use super::parameters::{self, parameters, unknown};
 use super::refusal::Refusal;
 use skopos_hub::pieces::change_json;
 use skopos_hub::topics;
-use skopos_hub::{Standing, any_changed};
+use skopos_hub::{Question, Standing, any_changed};
 use skopos_term::find::readings_of;
 
 /// Time between two comments in a quiet stream. They keep proxies from closing the connection.
@@ -43,7 +43,7 @@ const REST: u32 = 9;
 const MAX_WATCHED: usize = 65_536;
 
 /// Number of events after which a check ends, until the client has read them. Others come with the next check.
-const MAX_EVENTS: usize = 8192;
+const MAX_EVENTS: usize = 2048;
 
 /// The header in which a client that reconnects names the last event that it received.
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -76,20 +76,26 @@ pub(super) async fn answer(
     let guards = (permit, context.counts.stand());
     match request.sql {
         Some(sql) if request.topics.is_empty() => {
-            let (engine, news) = (context.backend.engine.clone(), context.backend.news());
             let deadline = Limits::default().deadline;
-            let standing =
-                Standing::new(engine, caller, sql, request.every, deadline, news).await?;
+            let question = Question { caller, sql, every: request.every, deadline };
+            let backend = &context.backend;
+            let standing = backend.standings.ask(question, backend.news()).await?;
             Ok(events(stream::unfold(Some((standing, context, guards)), of_statement)))
         }
         None if !request.topics.is_empty() => {
             let since = headers.get(&LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.parse().ok());
-            let mut watched = Watched::new(&context, &request, since.map(Timestamp::from_nanos))?;
+            let since = since.map(Timestamp::from_nanos);
+            let news = context.backend.news();
             // Too many topics are refused before the first event.
-            watched.check()?;
-            Ok(events(stream::unfold((watched, guards), |(mut watched, guards)| async {
-                let event = watched.next().await;
-                Some((Ok(event), (watched, guards)))
+            let watched = checked(&context, {
+                let context = context.clone();
+                move || Watched::new(&context, &request, since)?.check()
+            });
+            let watching = Watching { context: context.clone(), watched: watched.await?, news };
+            Ok(events(stream::unfold(Some((watching, guards)), async |state| {
+                let (watching, guards) = state?;
+                let (event, watching) = watching.next().await;
+                Some((Ok(event), watching.map(|watching| (watching, guards))))
             })))
         }
         _ => Err(Refusal::bad("a request names one `topic` or several, or one `sql`")
@@ -109,7 +115,7 @@ async fn of_statement<K>(
     let failed = |refusal: Refusal| Event::default().event("error").data(refusal.body());
     let change = match standing.next().await {
         Ok(change) => change,
-        Err(e) => return Some((Ok(failed(e.into())), None)),
+        Err(e) => return Some((Ok(failed(Refusal::from(&*e))), None)),
     };
     let (now, mut data) = (context.backend.source.now(), Vec::new());
     let event = match change_json(&change, now, &mut data) {
@@ -122,6 +128,51 @@ async fn of_statement<K>(
     Some((Ok(event), Some((standing, context, guards))))
 }
 
+/// Does the work of a check on a thread that may take its time. Few checks run at one time.
+async fn checked<T: Send + 'static>(
+    context: &HttpContext,
+    check: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let turn = context.checks.clone().acquire_owned().await;
+    let check = move || {
+        let _turn = turn;
+        check()
+    };
+    let done = tokio::task::spawn_blocking(check).await;
+    done.unwrap_or_else(|e| Err(Refusal::internal(e.to_string())))
+}
+
+/// A client that watches topics.
+struct Watching {
+    context: Arc<HttpContext>,
+    watched: Watched,
+    news: Vec<watch::Receiver<u64>>,
+}
+
+impl Watching {
+    /// Returns the next event. That of an error is the last one.
+    async fn next(mut self) -> (Event, Option<Self>) {
+        loop {
+            if let Some(event) = self.watched.waiting.pop_front() {
+                return (event, Some(self));
+            }
+            if self.watched.is_whole {
+                any_changed(&mut self.news).await;
+            }
+            tokio::time::sleep_until(self.watched.not_before).await;
+            // Changes from here on count as new.
+            self.news.iter_mut().for_each(watch::Receiver::mark_unchanged);
+            let watched = self.watched;
+            match checked(&self.context, move || watched.check()).await {
+                Ok(watched) => self.watched = watched,
+                Err(refusal) => {
+                    return (Event::default().event("error").data(refusal.body()), None);
+                }
+            }
+        }
+    }
+}
+
 /// The topics that one client watches.
 struct Watched {
     context: Arc<HttpContext>,
@@ -131,9 +182,12 @@ struct Watched {
     /// Time of the last event that the client received before it reconnected.
     since: Option<Timestamp>,
     sent: HashMap<Topic, LastSent>,
-    news: Vec<watch::Receiver<u64>>,
+    /// A permit for each topic in `sent`.
+    permits: Option<OwnedSemaphorePermit>,
     not_before: Instant,
     waiting: VecDeque<Event>,
+    /// True if the last check made an event of every change.
+    is_whole: bool,
     checks: u64,
 }
 
@@ -186,39 +240,26 @@ impl Watched {
             every: request.every.unwrap_or(CHECK_EVERY).max(CHECK_EVERY),
             since,
             sent: HashMap::new(),
-            news: context.backend.news(),
+            permits: None,
             not_before: Instant::now(),
             waiting: VecDeque::new(),
+            is_whole: true,
             checks: 0,
             context: context.clone(),
         })
     }
 
-    async fn next(&mut self) -> Event {
-        loop {
-            if let Some(event) = self.waiting.pop_front() {
-                return event;
-            }
-            any_changed(&mut self.news).await;
-            tokio::time::sleep_until(self.not_before).await;
-            if let Err(refusal) = self.check() {
-                return Event::default().event("error").data(refusal.body());
-            }
-        }
-    }
-
     /// Makes events of new samples and of topics that are gone.
-    fn check(&mut self) -> Result<(), Refusal> {
+    fn check(mut self) -> Result<Self, Refusal> {
         let begun = Instant::now();
-        // Changes from here on count as new.
-        self.news.iter_mut().for_each(watch::Receiver::mark_unchanged);
         self.checks += 1;
         let changed = self.changed()?;
         let mut events = Vec::new();
-        let mut is_whole = true;
+        self.is_whole = true;
         for (topic, is_new) in changed {
             if events.len() >= MAX_EVENTS {
-                is_whole = false;
+                // The rest is due as soon as the client has read these.
+                self.is_whole = false;
                 break;
             }
             self.add_samples(&topic, is_new, &mut events);
@@ -227,6 +268,7 @@ impl Watched {
         // Sorted by time, so that the identifier of an event covers all earlier ones; where some of them come later, there
         // is no identifier.
         events.sort_by_key(|Timed { time, .. }| *time);
+        let is_whole = self.is_whole;
         self.waiting.extend(events.into_iter().map(|Timed { time, name, data }| {
             let event = Event::default().event(name);
             match is_whole && name == CHANGE {
@@ -234,12 +276,8 @@ impl Watched {
                 false => event.data(data),
             }
         }));
-        if !is_whole {
-            // The rest is due as soon as the client has read these.
-            self.news.iter_mut().for_each(watch::Receiver::mark_changed);
-        }
         self.not_before = begun + self.every.max(begun.elapsed() * (REST + 1));
-        Ok(())
+        Ok(self)
     }
 
     /// Returns the topics with new samples; true marks a new topic.
@@ -266,6 +304,10 @@ impl Watched {
                 Refusal::bad(error).hint("watch fewer topics, for example those of one node")
             );
         }
+        self.permits = match self.permits.take() {
+            _ if fresh.is_empty() && sent.is_empty() => None,
+            held => Some(self.context.permits_for(held, sent.len() + fresh.len())?),
+        };
         for (topic, time) in fresh {
             // The first check sends the current value, so that a quiet topic shows it. A topic that comes later sends
             // all its samples.

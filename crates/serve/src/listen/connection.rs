@@ -3,20 +3,24 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
+use super::idle::{Connections, Open};
 use skopos_access::Caller;
 use skopos_hub::counts::OpenConnection;
 
-/// Maximum time until the first byte of a client: a pool opens connections to use them.
-const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum time until the first bytes of a client: a pool opens connections to use them.
+const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum time that a write may wait for the client, which is taken for dead afterwards.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -59,29 +63,50 @@ pub(crate) struct Connection {
     stream: Stream,
     caller: Caller,
     write_deadline: Option<Pin<Box<Sleep>>>,
-    /// Ends a connection on which nothing has arrived; `None` once something has.
-    first_byte: Option<Pin<Box<Sleep>>>,
+    /// Ends a connection on which too few bytes have arrived; `None` once enough have.
+    first_bytes: Option<Pin<Box<Sleep>>>,
+    /// Number of bytes that are missing.
+    missing: u64,
     has_unanswered_input: bool,
+    activity: Open,
+    end: Arc<End>,
     _counted: OpenConnection,
     _open: Sender<Infallible>,
 }
 
+/// Ends a connection from outside.
+#[derive(Default)]
+struct End {
+    is_due: AtomicBool,
+    reader: AtomicWaker,
+}
+
 impl Connection {
-    /// Wraps an admitted stream. The listener waits for `open` to be dropped when it closes.
+    /// Wraps an admitted stream, and adds it to the open connections. The listener waits for `open` to be dropped when it
+    /// closes.
     pub(super) fn new(
         stream: Stream,
-        caller: Caller,
+        (caller, first_bytes): (Caller, u64),
         counted: OpenConnection,
-        open: Sender<Infallible>,
+        (open, connections): (Sender<Infallible>, &Connections),
     ) -> Self {
+        let end = Arc::<End>::default();
+        let ending = end.clone();
+        let activity = connections.add(caller == Caller::Stranger, move || {
+            ending.is_due.store(true, Ordering::SeqCst);
+            ending.reader.wake();
+        });
         // Answers are small and follow single requests, so they are sent without delay.
         let _ = stream.tcp().set_nodelay(true);
         Self {
             stream,
             caller,
             write_deadline: None,
-            first_byte: Some(Box::pin(sleep(FIRST_BYTE_TIMEOUT))),
+            first_bytes: Some(Box::pin(sleep(FIRST_BYTES_TIMEOUT))),
+            missing: first_bytes,
             has_unanswered_input: false,
+            activity,
+            end,
             _counted: counted,
             _open: open,
         }
@@ -111,6 +136,7 @@ impl Connection {
         if written.is_ready() {
             self.write_deadline = None;
             self.has_unanswered_input = false;
+            self.activity.sent();
             return written;
         }
         let deadline = || Box::pin(sleep(WRITE_TIMEOUT));
@@ -129,13 +155,21 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = on_stream!(&mut self.stream, poll_read(context, buffer));
+        self.end.reader.register(context.waker());
+        if self.end.is_due.load(Ordering::SeqCst) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         if buffer.filled().len() > before {
+            self.activity.received();
             self.has_unanswered_input = true;
-            self.first_byte = None;
+            self.missing = self.missing.saturating_sub((buffer.filled().len() - before) as u64);
+            if self.missing == 0 {
+                self.first_bytes = None;
+            }
         }
         if read.is_pending()
-            && let Some(first_byte) = &mut self.first_byte
-            && first_byte.as_mut().poll(context).is_ready()
+            && let Some(first_bytes) = &mut self.first_bytes
+            && first_bytes.as_mut().poll(context).is_ready()
         {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }

@@ -6,18 +6,22 @@
 //! - Without a configured address a listener uses the loopback interface, in clear text. A configured address has TLS if
 //!   the hub has a certificate. Clear text at an address of the network needs `--insecure`.
 //! - Rejected connections are counted.
-//! - A client that does not read its answer is disconnected.
+//! - A client that does not read its answer is disconnected. When a listener is full, an idle client is.
 //! - A listener that closes accepts no further connection, and running requests have a moment to finish.
 
 mod args;
 mod connection;
+mod entering;
 mod entry;
+mod idle;
 mod peer;
 mod tls;
 
 pub use args::ListenArgs;
 pub(crate) use connection::Connection;
 pub(crate) use entry::Admittance;
+pub(crate) use idle::{Connections, Open};
+pub(crate) use peer::is_open;
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -26,23 +30,34 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt as _};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use skopos_access::Caller;
 use skopos_hub::config::ListenAddress;
-use skopos_hub::counts::Counts;
+use skopos_hub::counts::{Counts, OpenConnection};
 use skopos_term::Failure;
 
+use self::entering::Entering;
 use self::entry::Entry;
 
-/// Maximum number of connections that are checked at one time: all that may be open, because a client can be slow with
-/// its part of TLS.
+/// Maximum number of connections that are checked at one time. A client can be slow with its part of TLS, so an address has
+/// a smaller share of it.
 const CHECKED_AT_ONCE: usize = 512;
 
 /// Pause after a failure to accept, most often because too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Number of files that a hub asks for, and how many of them there are for each connection of a listener: the rest is for
+/// other listeners, for history and for segments.
+const WANTED_FILES: u64 = 8192;
+const FILES_A_CONNECTION: u64 = 4;
+
+/// Maximum time in which a connection that is closed leaves its place, and the number of looks in it.
+const CLOSING_TIME: Duration = Duration::from_millis(200);
+const CLOSING_LOOKS: u32 = 20;
 
 /// Maximum time for which running requests delay the shutdown of a listener.
 const GRACE: Duration = Duration::from_secs(1);
@@ -55,8 +70,10 @@ pub(crate) struct Protocol {
     pub alpn: &'static [u8],
     /// Option for its address.
     pub option: &'static str,
-    /// Maximum number of open connections.
+    /// Maximum number of open connections. A hub with few files has fewer.
     pub max_connections: u64,
+    /// Number of bytes that a client of the protocol sends at once.
+    pub first_bytes: u64,
 }
 
 /// A TCP listener, until it is dropped.
@@ -99,7 +116,9 @@ impl TcpEndpoint {
             Some(ListenAddress::At(at)) => (at, true),
             None => (ListenAddress::<PORT>::DEFAULT, false),
         };
-        let Protocol { schemes: [clear, secure], alpn, option, max_connections } = *protocol;
+        let Protocol { schemes: [clear, secure], alpn, option, max_connections, first_bytes } =
+            *protocol;
+        let max_connections = max_connections.min(most_files() / FILES_A_CONNECTION);
         let entry = admittance.entry(at, is_configured, alpn)?;
         let scheme = if entry.is_secure() { secure } else { clear };
         let (listener, at) = match bind(at, runtime) {
@@ -114,7 +133,15 @@ impl TcpEndpoint {
         };
         let (closing, is_closing) = watch::channel(false);
         let (open, connections) = channel();
-        let admission = Admission { entry, max_connections, counts, open };
+        let admission = Admission {
+            entry,
+            max_connections,
+            first_bytes,
+            counts,
+            open,
+            connections: Connections::default(),
+            entering: Entering::default(),
+        };
         let admission = Arc::new(admission);
         let incoming = Incoming { listener, admission, closing: Closing(is_closing) };
         runtime.spawn(serve(incoming));
@@ -137,6 +164,20 @@ impl Drop for OpenListener {
         self.closing.send_replace(true);
         // After the timeout, the remaining connections end with the runtime.
         let _ = self.connections.recv_timeout(GRACE);
+    }
+}
+
+/// Returns the number of files that the process may open, after a try to have more: many systems allow 1,024 unless a
+/// process asks.
+fn most_files() -> u64 {
+    let now = getrlimit(Resource::Nofile);
+    let most = now.maximum.unwrap_or(u64::MAX).min(WANTED_FILES);
+    if now.current.is_none_or(|current| current >= most) {
+        return now.current.unwrap_or(u64::MAX);
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: now.maximum }) {
+        Ok(()) => most,
+        Err(_) => now.current.unwrap_or(u64::MAX),
     }
 }
 
@@ -213,26 +254,56 @@ impl Incoming {
 struct Admission {
     entry: Entry,
     max_connections: u64,
+    first_bytes: u64,
     counts: Arc<Counts>,
     /// Given to each connection, so that the listener can wait for them.
     open: Sender<Infallible>,
+    connections: Connections,
+    entering: Entering,
 }
 
 impl Admission {
     async fn check(&self, stream: TcpStream, peer: SocketAddr) -> Accepted {
-        // Counted before its caller is known, so that connections that wait for the check are bounded, too.
-        let Some(counted) = self.counts.connect(self.max_connections) else {
-            return self.reject(Some(stream), Rejection::TooManyConnections);
-        };
+        // In clear text nothing waits for the client.
+        let entering = self.entry.is_secure().then(|| self.entering.begin(peer.ip()));
+        if let Some(None) = entering {
+            return self.reject(None, Rejection::TooManyConnections);
+        }
         let (stream, caller) = match self.entry.enter(stream, peer).await {
             Ok(entered) => entered,
             Err(stream) => return self.reject(stream, Rejection::AnotherUser),
         };
-        // Strangers cannot take all places.
-        if caller == Caller::Stranger && self.counts.open() > self.max_connections / 2 {
+        drop(entering);
+        // Strangers cannot take all places: above half of them, an idle one goes for each that comes.
+        let is_above = caller == Caller::Stranger && self.counts.open() > self.max_connections / 2;
+        if is_above && !self.connections.close_idle(true) {
             return self.reject(stream.into_clear(), Rejection::TooManyConnections);
         }
-        Accepted::Admitted(Connection::new(stream, caller, counted, self.open.clone()))
+        let Some(counted) = self.place().await else {
+            return self.reject(stream.into_clear(), Rejection::TooManyConnections);
+        };
+        Accepted::Admitted(Connection::new(
+            stream,
+            (caller, self.first_bytes),
+            counted,
+            (self.open.clone(), &self.connections),
+        ))
+    }
+
+    /// Returns a place for a connection, for which an idle one may have to go.
+    async fn place(&self) -> Option<OpenConnection> {
+        let place = || self.counts.connect(self.max_connections);
+        let mut found = place();
+        if found.is_none() && self.connections.close_idle(false) {
+            for _ in 0..CLOSING_LOOKS {
+                tokio::time::sleep(CLOSING_TIME / CLOSING_LOOKS).await;
+                found = place();
+                if found.is_some() {
+                    break;
+                }
+            }
+        }
+        found
     }
 
     fn reject(&self, stream: Option<TcpStream>, why: Rejection) -> Accepted {
@@ -272,6 +343,7 @@ mod tests {
             alpn: b"test",
             option: "--test",
             max_connections: 1,
+            first_bytes: 1,
         };
         let at = Some(ListenAddress::<1>::At("127.0.0.1:0".parse().expect("an address")));
         let counts = Arc::<Counts>::default();

@@ -35,6 +35,20 @@ pub(super) fn is_own(peer: SocketAddr, here: SocketAddr) -> bool {
     }
 }
 
+/// Returns false if no process has the socket at `peer`, connected to `here`, any more; `None` if the kernel does not say. The
+/// socket of a client that has only ended its requests still belongs to it.
+pub(crate) fn is_open(peer: SocketAddr, here: SocketAddr) -> Option<bool> {
+    /// True once the kernel has described a socket: then no answer means that there is none.
+    static ANSWERS: AtomicBool = AtomicBool::new(false);
+    match ask(canonical(peer), canonical(here)) {
+        Some(socket) => {
+            ANSWERS.store(true, Ordering::Relaxed);
+            Some(socket.owner().is_some())
+        }
+        None => ANSWERS.load(Ordering::Relaxed).then_some(false),
+    }
+}
+
 /// Returns the address without IPv6 around an IPv4 address.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())

@@ -29,6 +29,7 @@ pub(crate) struct HubArgs {
 }
 
 pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> {
+    crate::allocator::return_memory();
     let signals = Signals::catch()?;
     let config = Config::load(args.config.as_deref())?;
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);

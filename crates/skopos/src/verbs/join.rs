@@ -1,5 +1,6 @@
 //! `skopos join HUB --token TOKEN`: gets the certificate of this node from the hub of a site.
 
+use std::io::{BufRead as _, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use skopos_agent::host_name;
 use skopos_hub::pki::{fingerprint, fingerprint_in, hex, unhex};
 use skopos_node::default_identity_folder;
 use skopos_term::{Failure, Global, Out};
-use skopos_wire::{Identity, new_key, possession};
+use skopos_wire::{Authority, Identity, new_key, possession};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
@@ -21,6 +22,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Port of a hub's HTTP listener, by default.
 const PORT: u16 = 7470;
 
+/// The longest token that is read.
+const MAX_TOKEN_BYTES: u64 = 1024;
+
 /// The longest answer that is read.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
 
@@ -28,7 +32,8 @@ const MAX_ANSWER_BYTES: u64 = 64 << 10;
 pub(crate) struct JoinArgs {
     /// The hub, such as hub1 or hub1:7470: where its HTTP listener is
     hub: String,
-    /// Token from `skopos pki token`, on the hub
+    /// Token from `skopos pki token`, on the hub; `-` reads it from standard input, so that no other user of this
+    /// machine sees it
     #[arg(long, value_name = "TOKEN")]
     token: String,
     /// Name of this node [default: the host's name]
@@ -62,7 +67,8 @@ pub(crate) fn run(global: &Global, args: &JoinArgs) -> Result<ExitCode, Failure>
     if !is_segment(&node) {
         return Err(Failure::new(format!("`{node}` is not the name of a node")));
     }
-    let known = fingerprint_in(&args.token).ok_or_else(|| {
+    let token = token(&args.token)?;
+    let known = fingerprint_in(&token).ok_or_else(|| {
         Failure::new("this is not a token to join with")
             .hint("`skopos pki token` prints one, on the machine of the hub")
     })?;
@@ -72,7 +78,8 @@ pub(crate) fn run(global: &Global, args: &JoinArgs) -> Result<ExitCode, Failure>
             .hint("name a folder with --identity")
     })?;
     let broken = |e: &dyn std::error::Error| Failure::new("no certificate can be kept").because(e);
-    if Identity::load(&folder).map_err(|e| broken(&e))?.is_some_and(|own| own.names().is_hub) {
+    // An identity that has expired is replaced. That of a hub lies beside the key of its authority.
+    if Authority::is_in(&folder) {
         return Err(Failure::new(format!("{} has the certificate of a hub", folder.display()))
             .hint("name another folder with --identity"));
     }
@@ -81,7 +88,7 @@ pub(crate) fn run(global: &Global, args: &JoinArgs) -> Result<ExitCode, Failure>
     let (pkcs8, _) = new_key().map_err(|e| broken(&e))?;
     let request = possession::prove(&pkcs8, &node).map(|request| hex(&request));
     let request = JoinRequest { node: &node, request: request.unwrap_or_default() };
-    let joined = ask(&url, &args.token, &authority, &request)?;
+    let joined = ask(&url, &token, &authority, &request)?;
     let (given, certificate) = (unhex(&joined.authority), unhex(&joined.certificate));
     if given.as_deref() != Some(&authority) {
         return Err(Failure::new("the hub's answer is damaged"));
@@ -97,6 +104,17 @@ pub(crate) fn run(global: &Global, args: &JoinArgs) -> Result<ExitCode, Failure>
     out.line(format!("next: skopos agent --live --connect tls/{host}:7447"))?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a token that was given, or that is the first line of standard input.
+fn token(given: &str) -> Result<String, Failure> {
+    if given != "-" {
+        return Ok(given.to_owned());
+    }
+    let mut line = String::new();
+    let read = std::io::stdin().lock().take(MAX_TOKEN_BYTES).read_line(&mut line);
+    read.map_err(|e| Failure::new("standard input cannot be read").because(&e))?;
+    Ok(line.trim().to_owned())
 }
 
 /// Returns the URL of a hub that was given as host, with or without port and scheme.

@@ -45,11 +45,15 @@ enum PkiVerb {
         /// Name of the node
         node: String,
     },
-    /// End all tokens of a user, at once
+    /// End all tokens of a user, or all tokens to join
     #[command(before_help = "Example: skopos pki revoke ann")]
     Revoke {
         /// Name of the user
-        user: String,
+        #[arg(required_unless_present = "join", conflicts_with = "join")]
+        user: Option<String>,
+        /// All tokens with which nodes join
+        #[arg(long)]
+        join: bool,
     },
 }
 
@@ -126,10 +130,7 @@ pub(crate) fn run(global: &Global, args: &PkiArgs) -> Result<ExitCode, Failure> 
         PkiVerb::User(args) => user(&folder, args, &mut out)?,
         PkiVerb::Ls => list(&folder, &mut out)?,
         PkiVerb::Forget { node } => forget(&folder, node, &mut out)?,
-        PkiVerb::Revoke { user } => {
-            let ended = Register::new(&folder).revoke(user).map_err(|e| broken(&e))?;
-            out.line(format!("{ended} tokens of {user} ended"))?;
-        }
+        PkiVerb::Revoke { user, join } => revoke(&folder, user.as_deref(), *join, &mut out)?,
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -227,6 +228,20 @@ fn list(folder: &Path, out: &mut Out) -> Result<(), Failure> {
 /// Returns the seconds of UNIX time.
 fn since_epoch() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn revoke(folder: &Path, name: Option<&str>, join: bool, out: &mut Out) -> Result<(), Failure> {
+    let is_meant = |grant: &Grant| match grant {
+        Grant::Join { .. } => join,
+        Grant::User { user, .. } => Some(user.as_str()) == name,
+    };
+    let what = name.map_or_else(|| "to join".to_owned(), |name| format!("of {name}"));
+    match Register::new(folder).revoke(is_meant).map_err(|e| broken(&e))? {
+        0 => Err(Failure::no(format!("there is no token {what}"))
+            .hint("`skopos pki ls` lists the tokens")),
+        1 => Ok(out.line(format!("1 token {what} ended"))?),
+        ended => Ok(out.line(format!("{ended} tokens {what} ended"))?),
+    }
 }
 
 fn forget(folder: &Path, node: &str, out: &mut Out) -> Result<(), Failure> {

@@ -45,6 +45,7 @@ pub(crate) struct UpArgs {
 }
 
 pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
+    crate::allocator::return_memory();
     let mut node_args = args.node.clone();
     if node_args.live {
         node_args.plane = node_args.plane.beside_hub();

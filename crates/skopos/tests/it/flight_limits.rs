@@ -1,6 +1,6 @@
 //! Limits of the Arrow Flight SQL listener, and the ends of its statements.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -75,7 +75,12 @@ fn more_questions_and_connections_than_there_are_places_for_are_refused() {
     });
     eventually("all connections are closed", || server.count("connections") == 0.0);
     let open: Vec<_> = (0..MAX_CONNECTIONS)
-        .map(|_| TcpStream::connect(server.address()).expect("it listens"))
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address()).expect("it listens");
+            // A connection with a part of the preface is not idle.
+            stream.write_all(b"PRI * HTTP/2.0").expect("sent");
+            stream
+        })
         .collect();
     eventually("all connections are open", || {
         server.count("connections") == MAX_CONNECTIONS as f64
@@ -91,12 +96,17 @@ fn more_questions_and_connections_than_there_are_places_for_are_refused() {
         server.count("requests_refused_total") == refused + 1.0
     });
     drop(open);
-    eventually("a connection is accepted again", || {
+    let is_served = || {
         block_on(async {
             let mut client = server.client().await;
             ask(&mut client, "SELECT 1").await.is_ok()
         })
-    });
+    };
+    eventually("a connection is accepted again", is_served);
+    let silent: Vec<_> =
+        (0..MAX_CONNECTIONS).map(|_| TcpStream::connect(server.address())).collect();
+    eventually("a silent connection makes room", is_served);
+    drop(silent);
 }
 
 /// Such an answer once looked complete.

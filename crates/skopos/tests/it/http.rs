@@ -462,17 +462,27 @@ fn one_connection_too_many_at_the_unix_socket_is_closed_and_counted() {
     const MAX_CONNECTIONS: u64 = 256;
     let up = Up::start();
     let connect = || UnixStream::connect(up.agent.path().join("hub.sock")).expect("it listens");
-    let open: Vec<UnixStream> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
-    eventually("all connections are open", || up.count("unix", "connections") == MAX_CONNECTIONS);
+    let ask = json!({ "sql": "SELECT 1", "rows": 1, "deadline_ms": 60_000, "standing": true });
+    let begin = || {
+        let mut stream = connect();
+        stream.write_all(format!("{ask}\n").as_bytes()).expect("sent");
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).expect("an answer");
+        assert!(line.contains("\"rows\":1"), "{line}");
+        stream
+    };
+    let open: Vec<UnixStream> = (0..MAX_CONNECTIONS).map(|_| begin()).collect();
     let refused = up.count("unix", "requests_refused_total");
     let mut line = String::new();
     BufReader::new(connect()).read_line(&mut line).expect("an end");
     assert!(line.contains("too many connections are open"), "{line}");
     assert_eq!(up.count("unix", "requests_refused_total"), refused + 1);
     drop(open);
-    eventually("a connection is accepted again", || {
-        up.agent.run(&["sql", "--plain", "SELECT 1"]).stdout.trim() == "1"
-    });
+    let is_served = || up.agent.run(&["sql", "--plain", "SELECT 1"]).stdout.trim() == "1";
+    eventually("a connection is accepted again", is_served);
+    let silent: Vec<UnixStream> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
+    eventually("a silent connection makes room", is_served);
+    drop(silent);
 }
 
 /// Another program of the system, killed on drop.

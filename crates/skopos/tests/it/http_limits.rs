@@ -10,9 +10,9 @@ use crate::client::{ENDLESS, Got, Up, answer, post};
 use crate::support::eventually;
 
 /// The limits of the listener.
-const MAX_CONNECTIONS: usize = 512;
+const MAX_CONNECTIONS: usize = 2048;
 const MAX_QUERIES: usize = 32;
-const MAX_WATCHERS: usize = 128;
+const MAX_WATCHERS: usize = 1024;
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 const WRITE_PATIENCE: Duration = Duration::from_secs(60);
@@ -76,7 +76,7 @@ fn statements_and_watchers_above_the_limit_are_asked_to_retry() {
     assert_eq!(got.status, 429, "{}", got.head);
     assert!(got.head.to_lowercase().contains("retry-after: 1"), "{}", got.head);
     assert_eq!(got.json()["error"], "too many statements run at one time");
-    assert_eq!(up.get("/metrics").status, 429, "an export costs as much as a statement");
+    assert_eq!(up.get("/metrics").status, 200, "an export has places of its own");
     assert_eq!(up.sql("SELECT value FROM latest WHERE topic = 'n01/load/load_1m'").status, 200);
     drop(asking);
     eventually("their slots are free", || up.count("http", "requests_running") == 0);
@@ -106,7 +106,13 @@ fn status(up: &Up, path: &str) -> String {
 fn one_connection_too_many_gets_an_error_and_is_closed() {
     let up = Up::start();
     let before = refused(&up);
-    let open: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| up.connect()).collect();
+    // A connection with a part of a request is not idle.
+    let begin = || {
+        let mut stream = up.connect();
+        stream.write_all(b"GET /healthz").expect("sent");
+        stream
+    };
+    let open: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| begin()).collect();
     let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", up.at);
     eventually("all slots are taken", || ask(&up, &request).1.status == 503);
     for _ in 0..3 {

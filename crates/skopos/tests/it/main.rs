@@ -37,6 +37,7 @@ mod other_users;
 mod remote_write;
 mod remote_write_faults;
 mod differential;
+mod abuse;
 mod docs_examples;
 mod archive;
 mod history;

@@ -24,7 +24,7 @@ const KEY: &str = "authority-key.pem";
 /// Life of the authority's certificate. A new authority means that every node joins again.
 const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 24 * 3600);
 
-/// Life of a hub's certificate, which is renewed when the hub starts.
+/// Life of a hub's certificate, which the hub renews itself.
 const HUB_LIFE: Duration = Duration::from_secs(397 * 24 * 3600);
 
 /// Life of a node's certificate. It is short, because a node that should leave is not renewed.
@@ -76,6 +76,11 @@ impl Authority {
         let text = pem::encode(&Pem::new("PRIVATE KEY", pkcs8));
         write_private(&folder.join(KEY), &text).map_err(|e| broken(e.to_string()))?;
         Ok(authority)
+    }
+
+    /// Returns true if the key of an authority is in `folder`.
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(KEY).exists()
     }
 
     /// Returns the authority in `folder` for this site; `None` if there is none.
@@ -175,7 +180,7 @@ mod tests {
             Statement { kind: Kind::Answer, key: "a/b", nonce: b"nonce", payload: b"payload" };
         let proof = statement.prove(&node, b"extra");
         let (found, extra) = statement.check(&hub, &proof).expect("proved");
-        assert_eq!((found, extra), (names("n01", false), &b"extra"[..]));
+        assert_eq!((found.names, extra), (names("n01", false), &b"extra"[..]));
         for other in [
             Statement { kind: Kind::Question, ..statement },
             Statement { key: "a/c", ..statement },

@@ -32,6 +32,8 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) caller: Caller,
+    /// Public key of the certificate that it was signed with.
+    pub(crate) key: Option<[u8; 32]>,
     pub(crate) nonce: Vec<u8>,
 }
 
@@ -84,11 +86,12 @@ impl Desk {
                 let key = query.key_expr().as_str();
                 let statement =
                     Statement { kind: Kind::Question, key, nonce: &[], payload: &payload };
-                let (names, nonce) = statement.check(identity, &proof)?;
-                Received { caller: Caller::Node(names), nonce: nonce.to_vec() }
+                let (checked, nonce) = statement.check(identity, &proof)?;
+                let key = checked.public_key();
+                Received { caller: Caller::Node(checked.names), key, nonce: nonce.to_vec() }
             }
             _ if self.demands => return Err(Error::Proof("it has no signature".to_owned())),
-            _ => Received { caller: self.unproved.clone(), nonce: Vec::new() },
+            _ => Received { caller: self.unproved.clone(), key: None, nonce: Vec::new() },
         };
         may(&received.caller, action).map_err(|denied| Error::Refused(denied.to_string()))?;
         Ok(received)
@@ -123,8 +126,9 @@ impl Desk {
         let Message { key, payload, proof } = answer;
         let proof = proof.as_ref().ok_or_else(|| Error::Proof("it has no signature".to_owned()))?;
         let statement = Statement { kind: Kind::Answer, key, nonce, payload };
-        let (names, extra) = statement.check(identity, proof)?;
-        may(&Caller::Node(names), action).map_err(|denied| Error::Refused(denied.to_string()))?;
+        let (checked, extra) = statement.check(identity, proof)?;
+        may(&Caller::Node(checked.names), action)
+            .map_err(|denied| Error::Refused(denied.to_string()))?;
         Ok(extra.to_vec())
     }
 

@@ -32,6 +32,10 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 /// The head of an Ed25519 public key in a certificate (RFC 8410); the 32 bytes of the key follow.
 const KEY_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
+/// Time before its end at which the certificate of a hub is renewed. The hub does so when it starts, and when it renews that of
+/// a node.
+const RENEW_HUB_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
+
 /// Time before the end of a certificate at which a new one is asked for: half of the life of a node's certificate.
 const RENEW_BEFORE: Duration = Duration::from_secs(7 * 24 * 3600 / 2);
 
@@ -59,6 +63,11 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
+    /// Returns the public key of the certificate.
+    pub(crate) fn public_key(&self) -> Option<[u8; 32]> {
+        self.key.as_ref().strip_prefix(&KEY_HEAD)?.try_into().ok()
+    }
+
     /// Returns true if the owner of the certificate signed `message`.
     pub(crate) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = self.key.as_ref().strip_prefix(&KEY_HEAD);
@@ -141,8 +150,11 @@ impl Identity {
 
     /// Returns true if a new certificate should be asked for.
     pub fn is_renewal_due(&self) -> bool {
-        let later = since_epoch() + RENEW_BEFORE;
-        let certificate = unpoisoned(self.held.read()).certificate.clone();
+        let (is_hub, certificate) = {
+            let held = unpoisoned(self.held.read());
+            (held.names.is_hub, held.certificate.clone())
+        };
+        let later = since_epoch() + if is_hub { RENEW_HUB_BEFORE } else { RENEW_BEFORE };
         check(&certificate, &self.authority, later).is_err()
     }
 
@@ -150,7 +162,7 @@ impl Identity {
     ///
     /// # Errors
     /// The certificate is not one of the authority, has other names or another key, or the files cannot be written.
-    pub(crate) fn replace(&self, pkcs8: &[u8], certificate: &[u8]) -> Result<(), Error> {
+    pub fn replace(&self, pkcs8: &[u8], certificate: &[u8]) -> Result<(), Error> {
         let broken = |why: String| Error::Identity { file: self.folder.join(IDENTITY), why };
         let held = Held::new(pkcs8, certificate.to_vec(), &self.authority).map_err(broken)?;
         if held.names != self.names() {
@@ -291,10 +303,11 @@ fn read_private(path: &Path, secret: bool) -> io::Result<String> {
 
 /// Writes a file that this user alone can read, in one step.
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(new, path)
+    // Another program may write it at the same time, and the file must never have been another user's.
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let written = written.and_then(|()| fs::rename(&new, path));
+    written.inspect_err(|_| drop(fs::remove_file(&new)))
 }

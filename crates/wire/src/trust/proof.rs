@@ -10,9 +10,8 @@
 //! An answer signs the nonce of its question, so an old answer is no answer to a new question.
 
 use ring::rand::{SecureRandom as _, SystemRandom};
-use skopos_access::Names;
 
-use super::identity::Identity;
+use super::identity::{Checked, Identity};
 use crate::bytes::{MessageReader, put_varint};
 use crate::error::Error;
 
@@ -75,7 +74,7 @@ impl Statement<'_> {
         out
     }
 
-    /// Checks a proof. Returns the names of the maker, and the extra bytes.
+    /// Checks a proof. Returns the certificate of the maker, and the extra bytes.
     ///
     /// # Errors
     /// The proof is damaged, or is not one of this statement.
@@ -83,7 +82,7 @@ impl Statement<'_> {
         &self,
         identity: &Identity,
         proof: &'p [u8],
-    ) -> Result<(Names, &'p [u8]), Error> {
+    ) -> Result<(Checked, &'p [u8]), Error> {
         let mut reader = MessageReader::new(proof);
         reader.magic(MAGIC)?;
         let length = reader.count(1)?;
@@ -97,7 +96,7 @@ impl Statement<'_> {
         reader.end()?;
         let checked = identity.check(certificate).map_err(Error::Proof)?;
         match checked.has_signed(&self.signed(extra), signature) {
-            true => Ok((checked.names, extra)),
+            true => Ok((checked, extra)),
             false => Err(Error::Proof("the signature is not one of this message".to_owned())),
         }
     }

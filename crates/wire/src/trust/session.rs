@@ -3,6 +3,9 @@
 //! The follower sends its half of the exchange (X25519) as the nonce of its question, and the publisher its own half with
 //! the answer. Both are signed, so nobody else knows the key.
 //!
+//! Nodes of the site see the questions of others, and could ask them again. So each half of a follower counts once, and the
+//! name of a session depends on both halves: whoever repeats a question gets nothing, and takes no place.
+//!
 //! A batch carries a tag for each follower: 8 bytes that name the session, and 16 bytes of HMAC-SHA-256 over the digest of
 //! the key and the batch. The digest is computed once for all followers.
 
@@ -23,6 +26,12 @@ const MAX_SESSIONS: usize = 64;
 
 /// The most of them of one program name: a hub that restarts leaves its old session behind.
 const MAX_SESSIONS_OF_A_NAME: usize = 4;
+
+/// Halves of one follower that are remembered: it sends one whenever it needs a snapshot.
+const MAX_SEEN: usize = 256;
+
+/// Halves of all followers that are remembered.
+const MAX_SEEN_OF_ALL: usize = 128 * MAX_SEEN;
 
 const ID_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
@@ -47,6 +56,9 @@ impl Exchange {
     /// Returns the session with the other half. `follower` is the public half of the follower, on both sides.
     pub(crate) fn agree(self, other: &[u8], follower: &[u8]) -> Result<Session, Error> {
         let failed = |_| Error::Proof("the exchange of keys failed".to_owned());
+        let is_follower = self.public.as_slice() == follower;
+        let publisher = if is_follower { other } else { &self.public };
+        let both = digest::digest(&digest::SHA256, &[follower, publisher].concat());
         let other = UnparsedPublicKey::new(&X25519, other);
         let key = agree_ephemeral(self.private, &other, |shared| {
             let mut context = digest::Context::new(&digest::SHA256);
@@ -56,7 +68,7 @@ impl Exchange {
             hmac::Key::new(hmac::HMAC_SHA256, context.finish().as_ref())
         });
         let mut id = [0; ID_BYTES];
-        id.copy_from_slice(&digest::digest(&digest::SHA256, follower).as_ref()[..ID_BYTES]);
+        id.copy_from_slice(&both.as_ref()[..ID_BYTES]);
         Ok(Session { id, key: key.map_err(failed)? })
     }
 }
@@ -106,9 +118,32 @@ fn digest_of(key: &str, batch: &[u8]) -> Digest {
 pub(crate) struct Sessions {
     /// With the name of the follower; the oldest first.
     all: Mutex<VecDeque<(String, Session)>>,
+    /// The halves that followers have sent, the oldest first.
+    seen: Mutex<VecDeque<(String, [u8; NONCE_BYTES])>>,
 }
 
 impl Sessions {
+    /// Returns true if this follower has not sent this half before. It is noted.
+    pub(crate) fn is_first(&self, follower: &str, half: &[u8]) -> bool {
+        let Ok(half) = <[u8; NONCE_BYTES]>::try_from(half) else { return false };
+        let mut seen = unpoisoned(self.seen.lock());
+        if seen.iter().any(|(name, known)| name == follower && *known == half) {
+            return false;
+        }
+        // A follower makes room for itself alone.
+        let of_it = seen.iter().filter(|(name, _)| name == follower).count();
+        if of_it >= MAX_SEEN
+            && let Some(at) = seen.iter().position(|(name, _)| name == follower)
+        {
+            seen.remove(at);
+        }
+        if seen.len() >= MAX_SEEN_OF_ALL {
+            seen.pop_front();
+        }
+        seen.push_back((follower.to_owned(), half));
+        true
+    }
+
     /// Adds the session of a follower. The oldest one gives way to it if there are too many.
     pub(crate) fn add(&self, follower: String, session: Session) {
         let mut all = unpoisoned(self.all.lock());
@@ -174,6 +209,30 @@ mod tests {
         let mut swapped = tags.clone();
         swapped.copy_within(ENTRY_BYTES + ID_BYTES.., ID_BYTES);
         assert_eq!(first.check("k", b"batch", &swapped), Tagged::Forged, "the tag of another");
+    }
+
+    #[test]
+    fn a_question_counts_once_and_a_repeated_one_names_another_session() {
+        let sessions = Sessions::default();
+        let (follower, publisher) = (Exchange::begin(), Exchange::begin());
+        let (follower, publisher) = (follower.expect("a key"), publisher.expect("a key"));
+        let (theirs, ours) = (follower.public, publisher.public);
+        assert!(sessions.is_first("hub", &theirs));
+        assert!(!sessions.is_first("hub", &theirs), "it is asked again");
+        assert!(sessions.is_first("n02", &theirs), "another one takes nothing from the hub");
+        assert!(!sessions.is_first("hub", b"short"));
+        let again = Exchange::begin().expect("a key").agree(&theirs, &theirs).expect("agreed");
+        sessions.add("n02".to_owned(), again);
+        sessions.add("hub".to_owned(), publisher.agree(&theirs, &theirs).expect("agreed"));
+        let hub = follower.agree(&ours, &theirs).expect("agreed");
+        let tags = sessions.tags("k", b"batch");
+        assert_eq!(hub.check("k", b"batch", &tags), Tagged::Genuine);
+        for number in 0..2 * MAX_SEEN as u64 {
+            let mut half = [0; NONCE_BYTES];
+            half[..8].copy_from_slice(&number.to_le_bytes());
+            assert!(sessions.is_first("n02", &half));
+        }
+        assert!(!sessions.is_first("hub", &theirs), "others do not push it out");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use skopos_model::Topic;
 use skopos_query::{Answer, Engine, Error, Limits, Registry, Source};
 
 use skopos_hub::client::{Changes, Client};
-use skopos_hub::{Change, Local, Pulse, Standing, tables};
+use skopos_hub::{Change, Local, Pulse, Question, Standing, Standings, tables};
 
 use super::answer::{self, Format, show};
 use super::candidates::Names;
@@ -55,14 +55,17 @@ impl Watching {
         let pulse = pulse.map_err(|e| Failure::new("no thread can be started").because(&e))?;
         let (engine, runtime) = engine(Local::new(read))?;
         let news = vec![pulse.follow()];
-        let standing =
-            Standing::new(Arc::new(engine), Caller::Owner, sql.to_owned(), every, deadline, news);
-        let standing = runtime.block_on(standing).map_err(|e| failed(&e))?;
+        let question = Question { caller: Caller::Owner, sql: sql.to_owned(), every, deadline };
+        let standings = Standings::new(&engine);
+        let standing = runtime.block_on(standings.ask(question, news)).map_err(|e| failed(&e))?;
         Ok(Self::Here { standing: Box::new(standing), runtime, _pulse: pulse })
     }
 
     /// Returns the next change, at first the whole answer; `None` without a change within `patience`.
-    pub(crate) fn next(&mut self, patience: Option<Duration>) -> Result<Option<Change>, Failure> {
+    pub(crate) fn next(
+        &mut self,
+        patience: Option<Duration>,
+    ) -> Result<Option<Arc<Change>>, Failure> {
         match self {
             Self::Here { standing, runtime, .. } => runtime.block_on(async {
                 let change = match patience {
@@ -71,7 +74,7 @@ impl Watching {
                 };
                 change.ok().transpose().map_err(|e| failed(&e))
             }),
-            Self::Hub(changes) => changes.next(patience),
+            Self::Hub(changes) => Ok(changes.next(patience)?.map(Arc::new)),
         }
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> 
         (None, None) if io::stdin().is_terminal() => None,
         (None, None) => Some(read(Path::new("-"))?),
     };
-    let limits = Limits { deadline: args.timeout, rows: args.max_rows };
+    let limits = Limits { deadline: args.timeout, rows: args.max_rows, ..Limits::default() };
     let asker = asker(global, args, limits)?;
     let mut out = Out::new(global.style());
     match statement {

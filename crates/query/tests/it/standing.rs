@@ -1,0 +1,102 @@
+//! Questions that read all topics share one look at them, and have the answers of others.
+
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use skopos_access::Caller;
+use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, Value, ValueType};
+use skopos_query::{Described, Engine, Limits, Node, Registry, Row, Source, Wanted};
+
+use crate::world::{block_on, rows};
+
+/// Topics with values that tests change.
+#[derive(Clone, Debug, Default)]
+struct Changing(Arc<Mutex<Vec<(Topic, i64, f64)>>>);
+
+impl Changing {
+    fn set(&self, all: &[(&str, i64, f64)]) {
+        let topic = |text: &str| text.parse().expect("a topic");
+        let all = all.iter().map(|(text, time, value)| (topic(text), *time, *value));
+        *self.0.lock().expect("no panic") = all.collect();
+    }
+}
+
+fn described(topic: &Topic) -> Described<'_> {
+    let (unit, kind, value_type) = (Unit::NONE, Kind::Gauge, ValueType::F64);
+    Described { topic, unit, kind, value_type, publisher: "p" }
+}
+
+impl Source for Changing {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(1_000)
+    }
+
+    fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
+        for (topic, time, value) in &*self.0.lock().expect("no panic") {
+            let sample = Sample::measured(Timestamp::from_nanos(*time), Value::F64(*value));
+            if wanted.selects(topic.as_str()) {
+                let checked_at = sample.time;
+                visit(&Row { of: described(topic), sample: &sample, checked_at, ahead: 0 });
+            }
+        }
+    }
+
+    fn samples(&self, _: &Wanted, _: RangeInclusive<Timestamp>, _: &mut dyn FnMut(&Row<'_>)) {}
+
+    fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
+        for (topic, ..) in &*self.0.lock().expect("no panic") {
+            if wanted.selects(topic.as_str()) {
+                visit(&described(topic));
+            }
+        }
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        Vec::new()
+    }
+}
+
+/// Statements that share a look, and two that do not.
+const STATEMENTS: [&str; 8] = [
+    "SELECT topic, value, time FROM latest ORDER BY topic",
+    "SELECT metric, count(*), sum(value) FROM latest GROUP BY metric ORDER BY metric",
+    "SELECT avg(value) FROM latest",
+    "SELECT max(value) FROM latest WHERE topic LIKE '%/a'",
+    "SELECT node, instance, unit, kind, publisher FROM latest ORDER BY node",
+    "SELECT count(*) FROM latest",
+    "SELECT topic, age FROM latest ORDER BY topic",
+    "SELECT value FROM latest WHERE topic = 'n01/x/a'",
+];
+
+#[test]
+fn standing_questions_see_each_change_of_values_and_of_topics() {
+    let source = Changing::default();
+    let engine = Engine::new(Registry::new(Arc::new(source.clone()))).expect("an engine");
+    let standing = engine.standing();
+    let ask = |engine: &Engine, sql: &str| {
+        let limits = Limits::default();
+        let answer = engine.query(&Caller::Owner, sql, &limits);
+        rows(&block_on(answer).unwrap_or_else(|e| panic!("{sql}: {e}")))
+    };
+    let inputs = block_on(engine.standing().inputs(&Caller::Owner, STATEMENTS[1])).expect("inputs");
+    let mut prints = Vec::new();
+    for world in [
+        &[("n01/x/a", 1, 1.0), ("n02/x/a", 1, 2.0)][..],
+        &[("n01/x/a", 2, 5.0), ("n02/x/a", 1, 2.0)],
+        &[("n01/x/a", 2, 5.0), ("n02/x/b", 1, 2.0)],
+        &[("n02/x/b", 1, 2.0), ("n01/x/a", 2, 5.0)],
+        &[("n02/x/b", 1, 2.0), ("n01/x/a", 2, 5.0), ("n03/y/c", 3, 7.0)],
+        &[("n02/x/b", 1, 2.0)],
+        &[],
+    ] {
+        source.set(world);
+        // A look is valid for a moment.
+        std::thread::sleep(Duration::from_millis(100));
+        for sql in STATEMENTS {
+            assert_eq!(ask(&standing, sql), ask(&engine, sql), "{sql} {world:?}");
+        }
+        prints.push(standing.fingerprint(&inputs, &|_| true));
+    }
+    assert!(prints.windows(2).all(|two| two[0] != two[1]), "{prints:?}");
+}
