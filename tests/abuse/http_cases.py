@@ -150,8 +150,8 @@ def silent(listener: str, count: int = SILENT) -> Callable[[Attack], Awaitable[N
 
 
 async def expect_served(attack: Attack, listener: str) -> None:
-    """A new client has to be answered within the time of the case, of which there are three to ten seconds left."""
-    until = asyncio.get_running_loop().time() + min(10.0, max(3.0, attack.left))
+    """A new client has to be answered within ten seconds."""
+    until = asyncio.get_running_loop().time() + NEW_CLIENT_S
     answer = await knock(attack, listener)
     while answer != "200" and asyncio.get_running_loop().time() < until:
         await asyncio.sleep(0.5)

@@ -14,15 +14,21 @@ pub enum Caller {
     Node(Names),
     /// A user, known by a token.
     User(User),
-    /// A program with a token to join the site, as this node if there is one.
-    Invited {
-        /// Name of the node; `None` for any that is not taken.
-        node: Option<String>,
-    },
+    /// A program with a token to join the site.
+    Invited(Invitation),
     /// A client of a listener that was opened with `--insecure`.
     Anybody,
     /// A client that has shown nothing yet.
     Stranger,
+}
+
+/// The permission to join a site.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Invitation {
+    /// Name of the node; `None` for any that is not taken.
+    pub node: Option<String>,
+    /// Names and addresses at which others reach it, if it joins as a hub; empty for a node.
+    pub hub_at: Vec<String>,
 }
 
 /// A user with a token.
@@ -73,7 +79,7 @@ impl fmt::Display for Caller {
             Self::Owner => f.write_str("the owner of this hub"),
             Self::Node(names) => write!(f, "the {names}"),
             Self::User(user) => write!(f, "the user {} ({})", user.name, user.role.name()),
-            Self::Invited { .. } => f.write_str("a program that has not joined yet"),
+            Self::Invited(_) => f.write_str("a program that has not joined yet"),
             Self::Anybody => f.write_str("a client of an open listener"),
             Self::Stranger => f.write_str("a client without a token or certificate"),
         }

@@ -11,6 +11,6 @@ mod caller;
 mod name;
 mod policy;
 
-pub use caller::{Caller, Role, User};
+pub use caller::{Caller, Invitation, Role, User};
 pub use name::{Names, ParseError, is_segment};
 pub use policy::{Action, Denied, may};

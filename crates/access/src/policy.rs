@@ -60,10 +60,10 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
     let is_allowed = match (action, caller) {
         (Action::ReadService, _) => true,
         (_, Caller::Stranger) => false,
-        (Action::Join { node }, Caller::Invited { node: only }) => {
-            only.as_ref().is_none_or(|only| only == node)
+        (Action::Join { node }, Caller::Invited(invitation)) => {
+            invitation.node.as_ref().is_none_or(|only| only == node)
         }
-        (Action::Join { .. }, _) | (_, Caller::Invited { .. }) => false,
+        (Action::Join { .. }, _) | (_, Caller::Invited(_)) => false,
         (Action::Publish { node } | Action::Renew { node }, Caller::Node(names)) => {
             names.node == node
         }
@@ -116,7 +116,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::caller::User;
+    use crate::caller::{Invitation, User};
     use crate::name::Names;
 
     fn node(name: &str, is_hub: bool) -> Caller {
@@ -141,8 +141,8 @@ mod tests {
             user("ida", Role::Admin, &[]),
             Caller::Anybody,
             Caller::Stranger,
-            Caller::Invited { node: None },
-            Caller::Invited { node: Some("n01".to_owned()) },
+            Caller::Invited(Invitation::default()),
+            Caller::Invited(Invitation { node: Some("n01".to_owned()), hub_at: Vec::new() }),
         ];
         let job = |owner, project| Action::ReadJob { owner, project };
         for (action, expected) in [

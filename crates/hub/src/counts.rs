@@ -72,7 +72,7 @@ impl Counts {
 
     /// Returns each metric with its current number.
     pub fn all(&self) -> [(&'static Metric, u64); 5] {
-        use schema::self_door as metrics;
+        use schema::self_listener as metrics;
         let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [
             (&metrics::REQUESTS_TOTAL, now(&self.requests)),

@@ -1,4 +1,4 @@
-//! Publishes a hub's counts as facts: counts of its listeners under `NODE/self/door/`, of remote write under
+//! Publishes a hub's counts as facts: counts of its listeners under `NODE/self/listener/`, of remote write under
 //! `NODE/self/remote_write/`.
 //!
 //! The node is that of the agent in the hub's runtime directory, whose uplink sends the facts to other hubs too. A
@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use skopos_model::schema::{Metric, self_door::REQUESTS_TOTAL};
+use skopos_model::schema::{Metric, self_listener::REQUESTS_TOTAL};
 use skopos_shm::{Host, Publisher, VertexSpec, VertexWriter};
 use skopos_wire::Site;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skopos_agent::MIRROR_NAME;
 use skopos_agent::config::InsightConfig;
 use skopos_model::{Sample, Timestamp, Topic};
-use skopos_node::LiveArgs;
+use skopos_node::{LiveArgs, Renewing};
 use skopos_query::{Engine, Registry, Source};
 use skopos_shm::Host;
 use skopos_term::Failure;
@@ -48,9 +48,30 @@ pub struct Hub {
     dir: PathBuf,
     /// Certificates and tokens, if the hub has a certificate.
     pki: Option<Arc<Pki>>,
-    _renewing: Option<RenewalResponder>,
+    _renewals: Option<Renewals>,
     follower: Option<Follower>,
     runtime: Runtime,
+}
+
+/// Renews certificates: of nodes, if this hub has the authority, else its own.
+struct Renewals {
+    _of_nodes: Option<RenewalResponder>,
+    _own: Option<Renewing>,
+}
+
+impl Renewals {
+    fn start((follower, pki): (&Follower, &Arc<Pki>)) -> Result<Self, Failure> {
+        let plane = follower.plane();
+        let mut renewals = Self { _of_nodes: None, _own: None };
+        if pki.has_authority() {
+            let answering = plane.serve_renewals(pki.clone());
+            let failed = |e| Failure::new("the hub cannot renew certificates").because(&e);
+            renewals._of_nodes = Some(answering.map_err(failed)?);
+        } else {
+            renewals._own = Renewing::start(plane, None::<fn()>)?;
+        }
+        Ok(renewals)
+    }
 }
 
 /// Tasks that a hub does without a request.
@@ -82,16 +103,7 @@ impl Hub {
         let pki = pki.map(Arc::new);
         let follower = plane.as_ref().map(|plane| follow(plane, ChangeNotifier(others.clone())));
         let follower = follower.transpose()?;
-        let renewing =
-            match (&follower, &pki) {
-                (Some(follower), Some(pki)) if pki.identity().names().is_hub => {
-                    let answering = follower.plane().serve_renewals(pki.clone());
-                    Some(answering.map_err(|e| {
-                        Failure::new("the hub cannot renew certificates").because(&e)
-                    })?)
-                }
-                _ => None,
-            };
+        let renewals = follower.as_ref().zip(pki.as_ref()).map(Renewals::start).transpose()?;
         std::fs::create_dir_all(dir)
             .map_err(|e| Failure::new(format!("{} cannot be made", dir.display())).because(&e))?;
         // The hub gets values of other nodes from those nodes, so it leaves out an agent's mirror.
@@ -110,8 +122,8 @@ impl Hub {
             Arc::new(Backend { engine, source, pulse, others, counts, standings, measuring });
         let site = plane.map_or_else(|| ALONE.to_owned(), |plane| plane.site);
         let dir = dir.to_path_buf();
-        let _renewing = renewing;
-        Ok(Self { work: None, backend, infos, site, dir, pki, _renewing, follower, runtime })
+        let _renewals = renewals;
+        Ok(Self { work: None, backend, infos, site, dir, pki, _renewals, follower, runtime })
     }
 
     /// Starts the tasks that need no request: the hub publishes its own facts, computes insights of its site

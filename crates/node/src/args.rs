@@ -158,7 +158,10 @@ impl LiveArgs {
     fn found(&self) -> Result<Option<Identity>, Failure> {
         let broken = |e| {
             let failure = Failure::new("the certificate of this program cannot be used");
-            failure.because(&e).hint("`skopos join HUB --token TOKEN` gets this node a new one")
+            failure.because(&e).hint(
+                "`skopos join HUB --token TOKEN` gets this node a new one; on the hub of the authority, \
+                 `skopos pki renew` makes one",
+            )
         };
         let found = self.identity_folder().map(|folder| Identity::load(&folder).map_err(broken));
         Ok(found.transpose()?.flatten())

@@ -25,3 +25,4 @@ pub mod role;
 
 pub use answer::Answer;
 pub use args::{LiveArgs, NodeArgs, default_identity_folder};
+pub use renewing::Renewing;

@@ -18,7 +18,7 @@ use crate::forward::Forward;
 use crate::mirror::Mirrored;
 use crate::renewing::Renewing;
 use crate::uplink::Uplink;
-use skopos_term::Failure;
+use skopos_term::{Failure, tell};
 
 /// Time that a starting node waits for its hub. A running hub answers in milliseconds, so that a node with a
 /// duplicate name fails at its start.
@@ -104,13 +104,15 @@ impl Membership {
     ) -> Result<Self, Failure> {
         let hubs = config.connect.clone();
         let request = JoinRequest { config, node: node.to_owned(), dir, mirror: mirror.to_vec() };
+        let request = Arc::new(request);
         let (node, events) = (node.to_owned(), Vec::new());
+        let state = Arc::new(Mutex::new(State::Trying));
         if !request.config.is_client {
-            let state = Arc::new(Mutex::new(State::In(Box::new(request.join(&request.open()?)?))));
+            let member = request.join(&request.open()?, &state)?;
+            *lock(&state) = State::In(Box::new(member));
             return Ok(Self { node, state, _stop: None, events });
         }
         request.config.check().map_err(|e| cannot_join(&e))?;
-        let state = Arc::new(Mutex::new(State::Trying));
         let ((stop, stopped), (done, first)) = (channel(), channel());
         let run = {
             let state = state.clone();
@@ -212,7 +214,8 @@ impl JoinRequest {
         Plane::open(&self.config).map_err(|e| cannot_join(&e))
     }
 
-    fn join(&self, plane: &Plane) -> Result<Member, Failure> {
+    /// Joins with this session; `state` will have the member.
+    fn join(self: &Arc<Self>, plane: &Plane, state: &Arc<Mutex<State>>) -> Result<Member, Failure> {
         let uplink = Some(Uplink::start(plane, &self.node, self.dir.clone())?);
         let mirrored = match self.mirror.is_empty() {
             true => None,
@@ -222,16 +225,62 @@ impl JoinRequest {
                 Some((mirrored, forward))
             }
         };
-        let _renewing = Renewing::start(plane)?;
+        let (request, state) = (self.clone(), Arc::downgrade(state));
+        let reopen = move || {
+            if let Some(state) = state.upgrade() {
+                request.rejoin(&state);
+            }
+        };
+        let listens = !self.config.listen.is_empty();
+        let _renewing = Renewing::start(plane, listens.then_some(reopen))?;
         Ok(Member { is_reported: false, uplink, mirrored, _renewing })
+    }
+
+    /// Leaves, and joins again with a new session.
+    fn rejoin(self: &Arc<Self>, state: &Arc<Mutex<State>>) {
+        let trying = |state: &mut State| match std::mem::replace(state, State::Out) {
+            State::In(member) => {
+                *state = State::Trying;
+                Some(member)
+            }
+            other => {
+                *state = other;
+                None
+            }
+        };
+        // Its session closes here, and frees its endpoints.
+        drop(trying(&mut lock(state)));
+        for pause in self.config.pauses() {
+            // The name may be taken for a moment, by the session that has just ended.
+            let joined = self.open().and_then(|plane| self.join(&plane, state));
+            let mut state = lock(state);
+            if !matches!(*state, State::Trying) {
+                return;
+            }
+            match joined {
+                Ok(mut member) => {
+                    member.is_reported = true;
+                    *state = State::In(Box::new(member));
+                    return;
+                }
+                Err(failure) => tell(format!("warning: {}", failure.in_one_line())),
+            }
+            drop(state);
+            std::thread::sleep(pause);
+        }
     }
 
     /// Tries to join until a hub answers or `stopped` closes. Sends true to `done` after joining, and false
     /// after each failure.
-    fn try_until(&self, stopped: &Receiver<()>, state: &Mutex<State>, done: &Sender<bool>) {
+    fn try_until(
+        self: &Arc<Self>,
+        stopped: &Receiver<()>,
+        state: &Arc<Mutex<State>>,
+        done: &Sender<bool>,
+    ) {
         for pause in self.config.pauses() {
             if let Ok(plane) = self.open() {
-                let next = match self.join(&plane) {
+                let next = match self.join(&plane, state) {
                     Ok(member) => State::In(Box::new(member)),
                     Err(failure) => State::Failed(failure),
                 };
@@ -249,5 +298,50 @@ impl JoinRequest {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use skopos_wire::Follower;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_listens_comes_back_with_another_session() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let at = format!("tcp/127.0.0.1:{}", port.expect("a port").port());
+        let alone = PlaneConfig::alone("test");
+        let config = PlaneConfig { listen: vec![at.clone()], ..alone.clone() };
+        let membership = Membership::start(config.clone(), "n01", dir.path().to_path_buf(), &[]);
+        let membership = membership.expect("joined");
+        let hub = PlaneConfig { connect: vec![at], ..alone };
+        let follower = Follower::start(&Plane::open(&hub).expect("open")).expect("following");
+        let followed = || {
+            let node = follower.site().node("n01")?;
+            let state = node.state();
+            state.is_alive.then_some(state.incarnation)
+        };
+        let until = |is_so: &dyn Fn() -> bool| {
+            let start = Instant::now();
+            while !is_so() {
+                assert!(start.elapsed() < Duration::from_secs(30), "{:?}", followed());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        until(&|| followed().is_some());
+        let first = followed();
+        let (node, dir) = ("n01".to_owned(), dir.path().to_path_buf());
+        let request = Arc::new(JoinRequest { config, node, dir, mirror: Vec::new() });
+        request.rejoin(&membership.state);
+        assert!(matches!(*lock(&membership.state), State::In(_)));
+        until(&|| followed().is_some() && followed() != first);
+        *lock(&membership.state) = State::Out;
+        request.rejoin(&membership.state);
+        assert!(matches!(*lock(&membership.state), State::Out), "it was left");
     }
 }

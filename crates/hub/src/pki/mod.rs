@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use skopos_access::{Action, Caller, Names, is_segment, may};
+use skopos_access::{Action, Caller, Denied, Invitation, Names, is_segment, may};
+use thiserror::Error;
 use skopos_wire::{Authority, Error, Identity, Issuer, new_key, possession};
 
 use self::register::now;
@@ -31,6 +32,23 @@ pub struct Joined {
     pub certificate: Vec<u8>,
 }
 
+/// The reason why a node cannot join.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum JoinError {
+    /// The policy refuses.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// The request is not one to join.
+    #[error("{0}")]
+    Invalid(String),
+    /// Another node has this name.
+    #[error("`{0}` has a certificate; `skopos pki forget {0}` frees the name")]
+    Taken(String),
+    /// This hub cannot sign, or cannot keep what it signed.
+    #[error("{0}")]
+    Unable(String),
+}
+
 impl Pki {
     /// Opens the certificates and tokens beside an identity.
     ///
@@ -47,20 +65,14 @@ impl Pki {
     /// Renews the certificate of the hub that has the authority, when it is due.
     fn renew_own(&self) -> Result<(), Error> {
         let names = self.identity.names();
-        if self.authority.is_none() || !names.is_hub || !self.identity.is_renewal_due() {
-            return Ok(());
+        match &self.authority {
+            Some(authority) if names.is_hub && self.identity.is_renewal_due() => {
+                renew_hub(authority, &self.register, &names, |pkcs8, certificate| {
+                    self.identity.replace(pkcs8, certificate)
+                })
+            }
+            _ => Ok(()),
         }
-        let folder = self.identity.folder().to_path_buf();
-        let failed = |why: String| Error::Identity { file: folder.clone(), why };
-        let broken = |e: std::io::Error| failed(e.to_string());
-        let _locked = self.register.lock().map_err(broken)?;
-        let known = self.register.node(&names.node).map_err(broken)?;
-        let known = known.ok_or_else(|| failed("the hub is not in its register".to_owned()))?;
-        let (pkcs8, public) = new_key().map_err(broken)?;
-        let certificate = self.signed(&names, &known.hosts, public).map_err(failed)?;
-        self.identity.replace(&pkcs8, &certificate)?;
-        let renewed = Certified { key: public.to_vec(), issued_at: now(), ..known };
-        self.register.note(&renewed, false).map_err(broken)
     }
 
     /// Returns the identity of the hub.
@@ -76,40 +88,48 @@ impl Pki {
         }
     }
 
+    /// Returns true if this hub can sign certificates.
+    pub fn has_authority(&self) -> bool {
+        self.authority.is_some()
+    }
+
     /// Makes the certificate of a node that joins with the request `request` from the address `from`.
     ///
     /// # Errors
-    /// The reason, for people.
+    /// The policy refuses, the request is not valid, the name is taken, or this hub cannot sign.
     pub fn join(
         &self,
         caller: &Caller,
         node: &str,
         request: &[u8],
         from: IpAddr,
-    ) -> Result<Joined, String> {
-        may(caller, Action::Join { node }).map_err(|denied| denied.to_string())?;
+    ) -> Result<Joined, JoinError> {
+        may(caller, Action::Join { node })?;
+        let Caller::Invited(Invitation { node: only, hub_at }) = caller else {
+            return Err(JoinError::Invalid("the request has no token to join with".to_owned()));
+        };
         if !is_segment(node) {
-            return Err(format!("`{node}` is not the name of a node"));
+            return Err(JoinError::Invalid(format!("`{node}` is not the name of a node")));
         }
         let own = self.identity.names();
         if node == own.node {
-            return Err(format!("`{node}` is the hub itself"));
+            return Err(JoinError::Taken(node.to_owned()));
         }
-        let key =
-            possession::check(request, node).ok_or("the request is not signed with its key")?;
-        let taken =
-            || format!("`{node}` has a certificate; `skopos pki forget {node}` frees the name");
-        let hosts = vec![from.to_canonical().to_string()];
-        let names = Names { site: own.site, node: node.to_owned(), is_hub: false };
+        let unsigned = || JoinError::Invalid("the request is not signed with its key".to_owned());
+        let key = possession::check(request, node).ok_or_else(unsigned)?;
+        let taken = || JoinError::Taken(node.to_owned());
+        let broken = |e: std::io::Error| JoinError::Unable(e.to_string());
+        let mut hosts = vec![from.to_canonical().to_string()];
+        hosts.extend_from_slice(hub_at);
+        let names = Names { site: own.site, node: node.to_owned(), is_hub: !hub_at.is_empty() };
         // A hub that cannot sign must not take the name.
-        let certificate = self.signed(&names, &hosts, key)?;
+        let certificate = self.signed(&names, &hosts, key).map_err(JoinError::Unable)?;
         let (node, key, before) = (node.to_owned(), key.to_vec(), Vec::new());
         let certified = Certified { node, key, before, hosts, issued_at: now() };
-        let is_named = matches!(caller, Caller::Invited { node: Some(_) });
-        let _locked = self.register.lock().map_err(|e| e.to_string())?;
-        self.register.note(&certified, !is_named).map_err(|e| match e.kind() {
+        let _locked = self.register.lock().map_err(broken)?;
+        self.register.note(&certified, only.is_none()).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => taken(),
-            _ => e.to_string(),
+            _ => broken(e),
         })?;
         Ok(Joined { authority: self.identity.authority().to_vec(), certificate })
     }
@@ -143,6 +163,40 @@ impl Issuer for Pki {
         self.register.note(&renewed, false).map_err(|e| e.to_string())?;
         Ok(certificate)
     }
+}
+
+/// Renews the certificate of a hub in `folder`, which has the authority; the old one may have ended. Returns its names.
+///
+/// # Errors
+/// There is no authority, the hub is not in the register, or the folder cannot be written.
+pub fn renew(folder: &Path) -> Result<Names, Error> {
+    let failed = |why: String| Error::Identity { file: folder.to_path_buf(), why };
+    let names = Identity::names_kept_in(folder)?;
+    let none = || failed("there is no authority; `skopos join` gets a new certificate".to_owned());
+    let authority = Authority::load(folder, &names.site)?.ok_or_else(none)?;
+    renew_hub(&authority, &Register::new(folder), &names, |pkcs8, certificate| {
+        Identity::save(folder, pkcs8, certificate, None).map_err(|e| failed(e.to_string()))
+    })?;
+    Ok(names)
+}
+
+/// Makes a new pair of keys and a certificate for the hub of these names, gives both to `keep`, and notes them.
+fn renew_hub(
+    authority: &Authority,
+    register: &Register,
+    names: &Names,
+    keep: impl FnOnce(&[u8], &[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let failed = |why: String| Error::Identity { file: register.folder().to_path_buf(), why };
+    let broken = |e: std::io::Error| failed(e.to_string());
+    let _locked = register.lock().map_err(broken)?;
+    let known = register.node(&names.node).map_err(broken)?;
+    let known = known.ok_or_else(|| failed("the hub is not in its register".to_owned()))?;
+    let (pkcs8, public) = new_key().map_err(broken)?;
+    let certificate = authority.issue(names, &known.hosts, public).map_err(failed)?;
+    keep(&pkcs8, &certificate)?;
+    let renewed = Certified { key: public.to_vec(), issued_at: now(), ..known };
+    register.note(&renewed, false).map_err(broken)
 }
 
 /// Creates the authority of a site in `folder`, with the identity of its first hub.
@@ -193,14 +247,15 @@ mod tests {
             let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
             pki.join(caller, "n01", &request, from).map(|_| public)
         };
-        let any = Caller::Invited { node: None };
+        let any = Caller::Invited(Invitation::default());
         let stolen = join(&any).expect("joined");
         assert!(join(&any).is_err(), "the name is taken");
         let names = Names { node: "n01".to_owned(), is_hub: false, ..hub };
         let next = new_key().expect("a key").1;
         pki.issue(&names, stolen, next).expect("renewed");
         pki.issue(&names, stolen, next).expect("the answer did not arrive");
-        let named = Caller::Invited { node: Some("n01".to_owned()) };
+        let named = Some("n01".to_owned());
+        let named = Caller::Invited(Invitation { node: named, hub_at: Vec::new() });
         let own = join(&named).expect("joined again");
         for old in [stolen, next] {
             assert!(pki.issue(&names, old, next).is_err());

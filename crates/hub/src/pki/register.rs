@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use skopos_access::{Caller, Role, User};
+use skopos_access::{Caller, Invitation, Role, User};
 
 /// The longest file of the register.
 const MAX_FILE_BYTES: u64 = 64 << 10;
@@ -58,6 +58,9 @@ pub enum Grant {
     Join {
         /// The only node, which may have a certificate; `None` for any node that has none.
         node: Option<String>,
+        /// Names and addresses of a hub: the node joins as one. Empty for a node.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        hub_at: Vec<String>,
     },
     /// Ask as this user.
     User {
@@ -83,7 +86,7 @@ impl Token {
     /// Returns the caller who shows the token.
     fn caller(self) -> Option<Caller> {
         Some(match self.grant {
-            Grant::Join { node } => Caller::Invited { node },
+            Grant::Join { node, hub_at } => Caller::Invited(Invitation { node, hub_at }),
             Grant::User { user, role, leads } => {
                 Caller::User(User { name: user, role: Role::of_name(&role)?, leads })
             }
@@ -95,6 +98,11 @@ impl Register {
     /// Returns the register in the folder of an identity.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_path_buf() }
+    }
+
+    /// Returns the folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Makes a token, and returns its secret, which is shown once.
@@ -278,7 +286,8 @@ mod tests {
     fn a_token_is_its_caller_until_it_ends() {
         let dir = tempfile::tempdir().expect("a folder");
         let register = Register::new(dir.path());
-        let join = Grant::Join { node: Some("n01".to_owned()) };
+        let hub_at = vec!["hub2".to_owned()];
+        let join = Grant::Join { node: Some("n01".to_owned()), hub_at: hub_at.clone() };
         let joining = register.grant(join, Duration::from_secs(60)).expect("granted");
         let user = |role: &str| Grant::User {
             user: "ann".to_owned(),
@@ -289,7 +298,7 @@ mod tests {
         let ended = register.grant(user("admin"), Duration::ZERO).expect("granted");
         let unknown = register.grant(user("king"), Duration::from_secs(60)).expect("granted");
         let node = Some("n01".to_owned());
-        assert_eq!(register.caller_of(&joining), Some(Caller::Invited { node }));
+        assert_eq!(register.caller_of(&joining), Some(Caller::Invited(Invitation { node, hub_at })));
         let Some(Caller::User(user)) = register.caller_of(&asking) else { panic!("a user") };
         assert_eq!((user.name.as_str(), user.role), ("ann", Role::Support));
         assert!(user.leads.contains("astro"));

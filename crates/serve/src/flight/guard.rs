@@ -18,9 +18,6 @@ use skopos_hub::counts::Counts;
 use super::status;
 use crate::listen::Admittance;
 
-/// The header with a token.
-const AUTHORIZATION: &str = "authorization";
-
 /// The header with gRPC's status; the head of a response has it if the request failed at once.
 const STATUS: &str = "grpc-status";
 
@@ -41,15 +38,9 @@ impl<S> Guard<S> {
 
 /// Returns who makes a request, if the policy lets that caller in.
 fn caller_of(admittance: &Admittance, request: &http::Request<Body>) -> Result<Caller, Status> {
-    let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str());
-    let caller = match shown {
-        None => request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Stranger),
-        Some(text) => {
-            let caller = text.ok().and_then(|text| admittance.caller_of(text));
-            caller
-                .ok_or_else(|| Status::unauthenticated("the token is not valid, or not any more"))?
-        }
-    };
+    let caller = admittance.caller(request.headers(), request.extensions());
+    let wrong = || Status::unauthenticated("the token is not valid, or not any more");
+    let caller = caller.ok_or_else(wrong)?;
     may(&caller, Action::ReadFacts).map_err(|denied| status::denied(&denied))?;
     Ok(caller)
 }

@@ -11,13 +11,11 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use axum::http::header::{
-    AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS,
-};
+use axum::http::header::{HOST, HeaderName, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS};
 use axum::http::uri::Authority;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use skopos_access::{Action, Caller, may};
+use skopos_access::{Action, may};
 
 use super::context::HttpContext;
 use super::refusal::Refusal;
@@ -59,14 +57,8 @@ fn admitted(context: &HttpContext, mut request: Request) -> Result<Request, Refu
     if let Some(refusal) = refusal(request.headers(), here, &context.hosts) {
         return Err(refusal);
     }
-    let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str());
-    let caller = match shown {
-        None => request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Stranger),
-        Some(text) => {
-            let caller = text.ok().and_then(|text| context.admittance.caller_of(text));
-            caller.ok_or_else(Refusal::wrong_token)?
-        }
-    };
+    let caller = context.admittance.caller(request.headers(), request.extensions());
+    let caller = caller.ok_or_else(Refusal::wrong_token)?;
     if request.uri().path() == "/api/v1/join" {
         // The route asks the policy itself, for the node that it is about. Whoever has no token is not waited for.
         match may(&caller, Action::Join { node: "" }) {

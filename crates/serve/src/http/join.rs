@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use skopos_access::Caller;
 use skopos_hub::Pki;
-use skopos_hub::pki::{hex, unhex};
+use skopos_hub::pki::{JoinError, hex, unhex};
 
 use super::context::HttpContext;
 use super::guard::PeerAddress;
@@ -62,9 +62,18 @@ pub(super) async fn answer(
     let joined =
         tokio::task::spawn_blocking(move || pki.join(&caller, &request.node, &signed, from.0));
     let joined = joined.await.map_err(|e| Refusal::internal(e.to_string()))?;
-    let joined = joined.map_err(|why| Refusal::new(StatusCode::FORBIDDEN, why))?;
+    let joined = joined.map_err(refusal)?;
     let (authority, certificate) = (hex(&joined.authority), hex(&joined.certificate));
     Ok(Json(JoinAnswer { authority, certificate }))
+}
+
+fn refusal(error: JoinError) -> Refusal {
+    match &error {
+        JoinError::Denied(denied) => Refusal::denied(denied),
+        JoinError::Invalid(_) => Refusal::bad(error.to_string()),
+        JoinError::Taken(_) => Refusal::new(StatusCode::CONFLICT, error.to_string()),
+        JoinError::Unable(_) => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+    }
 }
 
 fn pki(context: &HttpContext) -> Result<&Arc<Pki>, Refusal> {

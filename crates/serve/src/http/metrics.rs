@@ -116,7 +116,7 @@ impl Page {
         for (listener, counts) in &context.backend.counts {
             for (metric, now) in counts.all() {
                 let name = format!("skopos_hub_{}", metric.name);
-                let (unit, labels) = (metric.unit.as_str(), [("door", *listener)]);
+                let (unit, labels) = (metric.unit.as_str(), [("listener", *listener)]);
                 self.add(name, metric.help, unit, metric.kind, labels, now as f64, None);
             }
         }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use skopos_access::{Action, Caller, may};
 use skopos_query::{Node, Source as _};
 
 use super::context::HttpContext;
@@ -53,7 +54,15 @@ pub(super) async fn nodes(State(context): State<Arc<HttpContext>>) -> Json<Value
     Json(json!({ "nodes": nodes.collect::<Vec<_>>() }))
 }
 
-pub(super) async fn health(State(context): State<Arc<HttpContext>>) -> Json<Value> {
+/// Answers whoever asks that the hub works, and whoever may read facts with its counts.
+pub(super) async fn health(
+    State(context): State<Arc<HttpContext>>,
+    Extension(caller): Extension<Caller>,
+) -> Json<Value> {
+    let version = env!("CARGO_PKG_VERSION");
+    if may(&caller, Action::ReadFacts).is_err() {
+        return Json(json!({ "status": "ok", "version": version }));
+    }
     let nodes = context.backend.source.nodes();
     let listeners = context.backend.counts.iter().map(|(listener, counts)| {
         let counts = counts.all().map(|(metric, now)| (metric.name.to_owned(), Value::from(now)));
@@ -61,10 +70,10 @@ pub(super) async fn health(State(context): State<Arc<HttpContext>>) -> Json<Valu
     });
     Json(json!({
         "status": "ok",
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": version,
         "nodes": nodes.len(),
         "nodes_alive": nodes.iter().filter(|node| node.alive).count(),
-        "doors": listeners.collect::<Map<_, _>>(),
+        "listeners": listeners.collect::<Map<_, _>>(),
     }))
 }
 

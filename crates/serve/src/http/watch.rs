@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Extension, State};
-use axum::http::header::HeaderName;
+use axum::http::header::{AUTHORIZATION, HeaderName};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::stream::{self, Stream};
+use futures_util::stream::{self, Stream, StreamExt as _};
 use serde_json::json;
 use skopos_access::Caller;
 use skopos_model::{Timestamp, Topic, TopicPattern};
@@ -32,6 +32,9 @@ use skopos_term::find::readings_of;
 
 /// Time between two comments in a quiet stream. They keep proxies from closing the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Time between two checks that the token of a client is still valid.
+const ADMIT_EVERY: Duration = Duration::from_secs(5);
 
 /// Minimum time between two checks of topics. People and most programs do not notice a shorter delay.
 const CHECK_EVERY: Duration = Duration::from_millis(20);
@@ -74,13 +77,16 @@ pub(super) async fn answer(
     let permit = context.watchers.clone().try_acquire_owned();
     let permit = permit.map_err(|_| Refusal::too_many("clients watch"))?;
     let guards = (permit, context.counts.stand());
+    let shown = headers.get(AUTHORIZATION).and_then(|shown| shown.to_str().ok());
+    let revoked = revoked(context.clone(), shown.map(str::to_owned));
     match request.sql {
         Some(sql) if request.topics.is_empty() => {
             let deadline = Limits::default().deadline;
             let question = Question { caller, sql, every: request.every, deadline };
             let backend = &context.backend;
             let standing = backend.standings.ask(question, backend.news()).await?;
-            Ok(events(stream::unfold(Some((standing, context, guards)), of_statement)))
+            let events = stream::unfold(Some((standing, context, guards)), of_statement);
+            Ok(answer_with(events.take_until(revoked)))
         }
         None if !request.topics.is_empty() => {
             let since = headers.get(&LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.parse().ok());
@@ -92,18 +98,27 @@ pub(super) async fn answer(
                 move || Watched::new(&context, &request, since)?.check()
             });
             let watching = Watching { context: context.clone(), watched: watched.await?, news };
-            Ok(events(stream::unfold(Some((watching, guards)), async |state| {
+            let events = stream::unfold(Some((watching, guards)), async |state| {
                 let (watching, guards) = state?;
                 let (event, watching) = watching.next().await;
                 Some((Ok(event), watching.map(|watching| (watching, guards))))
-            })))
+            });
+            Ok(answer_with(events.take_until(revoked)))
         }
         _ => Err(Refusal::bad("a request names one `topic` or several, or one `sql`")
             .hint("for example `?topic=load/**` or `?sql=SELECT…`")),
     }
 }
 
-fn events(stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+/// Waits until the token that a client shows is not valid any more.
+async fn revoked(context: Arc<HttpContext>, shown: Option<String>) {
+    let Some(shown) = shown else { return std::future::pending().await };
+    while context.admittance.caller_of(&shown).is_some() {
+        tokio::time::sleep(ADMIT_EVERY).await;
+    }
+}
+
+fn answer_with(stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::header::AUTHORIZATION;
+use axum::http::{Extensions, HeaderMap};
 use skopos_access::Caller;
 use skopos_hub::Pki;
 use skopos_term::Failure;
@@ -65,6 +67,15 @@ impl Admittance {
             None => Err(Failure::new(format!("{at} would answer everybody, in clear text")).hint(
                 "make certificates with `skopos pki init`; on a network of friends add --insecure",
             )),
+        }
+    }
+
+    /// Returns who makes a request: the owner of the token that it shows, else the peer of its connection. `None` if the
+    /// token is not valid.
+    pub(crate) fn caller(&self, headers: &HeaderMap, connection: &Extensions) -> Option<Caller> {
+        match headers.get(AUTHORIZATION) {
+            None => Some(connection.get::<Caller>().cloned().unwrap_or(Caller::Stranger)),
+            Some(shown) => self.caller_of(shown.to_str().ok()?),
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) struct HubArgs {
     #[command(flatten)]
     live: LiveArgs,
     #[command(flatten)]
-    doors: ListenArgs,
+    listeners: ListenArgs,
     /// Read this configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -33,10 +33,10 @@ pub(crate) fn run(global: &Global, args: &HubArgs) -> Result<ExitCode, Failure> 
     let signals = Signals::catch()?;
     let config = Config::load(args.config.as_deref())?;
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-    let hub = Served::start(&dir, (&args.live, true), &args.doors, &config)?;
+    let hub = Served::start(&dir, (&args.live, true), &args.listeners, &config)?;
     let mut out = Out::new(global.style());
-    let doors = hub.addresses().join(", ");
-    out.line(format!("skopos hub: site `{}`, asked at {doors}", hub.site()))?;
+    let listeners = hub.addresses().join(", ");
+    out.line(format!("skopos hub: site `{}`, asked at {listeners}", hub.site()))?;
     out.flush()?;
     for warning in hub.warnings() {
         let _ = warning.report();

@@ -101,7 +101,11 @@ pub(crate) fn run(global: &Global, args: &JoinArgs) -> Result<ExitCode, Failure>
     let mut out = Out::new(global.style());
     out.line(format!("this is the {names}: its certificate is in {}", folder.display()))?;
     let host = url.trim_start_matches("https://").rsplit_once(':').map_or("HUB", |(host, _)| host);
-    out.line(format!("next: skopos agent --live --connect tls/{host}:7447"))?;
+    let next = match names.is_hub {
+        true => "hub --listen tls/0.0.0.0:7447 --http 0.0.0.0:7470",
+        false => "agent --live",
+    };
+    out.line(format!("next: skopos {next} --connect tls/{host}:7447"))?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }

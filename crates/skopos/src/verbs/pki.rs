@@ -14,7 +14,7 @@ use skopos_hub::pki::{self, Certified, Grant, Register, Token};
 use skopos_model::duration;
 use skopos_node::default_identity_folder;
 use skopos_term::{Failure, Global, Out, Style};
-use skopos_wire::Identity;
+use skopos_wire::{Authority, Identity};
 
 #[derive(Debug, Args)]
 pub(crate) struct PkiArgs {
@@ -36,6 +36,9 @@ enum PkiVerb {
     /// Make a token with which a user asks the hub over HTTP and Flight
     #[command(before_help = "Example: skopos pki user ann --role support --for 30d")]
     User(UserArgs),
+    /// Renew the certificate of the hub with the authority, also one that has ended
+    #[command(before_help = "Example: skopos pki renew")]
+    Renew,
     /// List nodes with certificates, and tokens
     #[command(before_help = "Example: skopos pki ls")]
     Ls,
@@ -67,7 +70,7 @@ struct InitArgs {
     node: Option<String>,
     /// Name or address at which others reach this hub; repeat it for several [default: the host's name
     /// and `localhost`]
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = host)]
     host: Vec<String>,
 }
 
@@ -79,6 +82,9 @@ struct TokenArgs {
     /// The only node that may join with it, even if there is one of this name [default: any new one]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// Name or address at which others reach the node, which joins as a second hub; repeat it for several
+    #[arg(long, value_name = "HOST", requires = "node", value_parser = host)]
+    hub_at: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -128,6 +134,7 @@ pub(crate) fn run(global: &Global, args: &PkiArgs) -> Result<ExitCode, Failure> 
         PkiVerb::Init(args) => init(&folder, args, &mut out)?,
         PkiVerb::Token(args) => token(&folder, args, &mut out)?,
         PkiVerb::User(args) => user(&folder, args, &mut out)?,
+        PkiVerb::Renew => renew(&folder, &mut out)?,
         PkiVerb::Ls => list(&folder, &mut out)?,
         PkiVerb::Forget { node } => forget(&folder, node, &mut out)?,
         PkiVerb::Revoke { user, join } => revoke(&folder, user.as_deref(), *join, &mut out)?,
@@ -161,10 +168,6 @@ fn init(folder: &Path, args: &InitArgs, out: &mut Out) -> Result<(), Failure> {
     if hosts.is_empty() {
         hosts = vec![node.clone(), "localhost".to_owned()];
     }
-    if let Some(wrong) = hosts.iter().find(|host| !is_host(host)) {
-        return Err(Failure::new(format!("`{wrong}` is not the name or address of a host"))
-            .hint("write it without scheme and port"));
-    }
     let names = Names { site: args.site.clone(), node, is_hub: true };
     pki::init(folder, &names, hosts.clone()).map_err(|e| broken(&e))?;
     out.line(format!("made the authority of the site {} in {}", args.site, folder.display()))?;
@@ -175,15 +178,29 @@ fn init(folder: &Path, args: &InitArgs, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns true if a text is the name or the address of a host.
-fn is_host(text: &str) -> bool {
+/// Checks the name or the address of a host.
+fn host(text: &str) -> Result<String, String> {
     let is_name = text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    text.parse::<IpAddr>().is_ok() || is_name && !text.is_empty()
+    match text.parse::<IpAddr>().is_ok() || is_name && !text.is_empty() {
+        true => Ok(text.to_owned()),
+        false => Err("this is not the name or address of a host; write it without scheme and port"
+            .to_owned()),
+    }
+}
+
+fn renew(folder: &Path, out: &mut Out) -> Result<(), Failure> {
+    let names = pki::renew(folder).map_err(|e| broken(&e))?;
+    out.line(format!("the {names} has a new certificate; restart `skopos hub` to use it"))?;
+    Ok(())
 }
 
 fn token(folder: &Path, args: &TokenArgs, out: &mut Out) -> Result<(), Failure> {
     let identity = hub(folder)?;
-    let grant = Grant::Join { node: args.node.clone() };
+    if !Authority::is_in(folder) {
+        return Err(Failure::new("this hub has no authority, so that nobody can join here")
+            .hint("make the token on the first hub of the site"));
+    }
+    let grant = Grant::Join { node: args.node.clone(), hub_at: args.hub_at.clone() };
     let secret = Register::new(folder).grant(grant, args.life).map_err(|e| broken(&e))?;
     Ok(out.line(pki::join_token(&identity, &secret))?)
 }
@@ -211,8 +228,11 @@ fn list(folder: &Path, out: &mut Out) -> Result<(), Failure> {
     }
     for token in tokens {
         let what = match token.grant {
-            Grant::Join { node: Some(node) } => format!("to join as {node}"),
-            Grant::Join { node: None } => "to join".to_owned(),
+            Grant::Join { node: Some(node), hub_at } if hub_at.is_empty() => {
+                format!("to join as {node}")
+            }
+            Grant::Join { node: Some(node), .. } => format!("to join as the hub {node}"),
+            Grant::Join { node: None, .. } => "to join".to_owned(),
             Grant::User { user, role, leads } if leads.is_empty() => format!("{user} ({role})"),
             Grant::User { user, role, leads } => {
                 let leads: Vec<String> = leads.into_iter().collect();

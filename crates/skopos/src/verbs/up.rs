@@ -41,7 +41,7 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     node: NodeArgs,
     #[command(flatten)]
-    doors: ListenArgs,
+    listeners: ListenArgs,
 }
 
 pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
@@ -62,7 +62,7 @@ pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
     out.line(format!("skopos {}: looking at this machine …", env!("CARGO_PKG_VERSION")))?;
     out.flush()?;
     let mut node = Node::start(global, &node_args, signals)?;
-    let (_hub, doors) = start_hub(&node.agent, args, &mut out)?;
+    let (_hub, listeners) = start_hub(&node.agent, args, &mut out)?;
     let mut summary = None;
     let mut next = Instant::now() + FIRST_SUMMARY;
     node.run(&mut |agent, event| {
@@ -74,7 +74,7 @@ pub(crate) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
         }
         match &mut summary {
             None => {
-                introduce(&mut out, agent, &doors)?;
+                introduce(&mut out, agent, &listeners)?;
                 let mut first = Summary::new(Segment::open(agent.segment_path())?, agent.node());
                 // The counters' start, so that the first line has rates.
                 let _ = first.line(None);
@@ -103,16 +103,16 @@ fn start_hub(
 ) -> Result<(Served, Vec<String>), Failure> {
     let config = Config::load(args.node.agent.config.as_deref())?;
     let live = (&args.node.plane, args.node.live);
-    let hub = Served::start(agent.dir(), live, &args.doors, &config)?;
+    let hub = Served::start(agent.dir(), live, &args.listeners, &config)?;
     for failure in hub.warnings() {
         warn(out, &failure.in_one_line())?;
     }
-    let doors = hub.addresses().split_off(1);
-    Ok((hub, doors))
+    let listeners = hub.addresses().split_off(1);
+    Ok((hub, listeners))
 }
 
 /// Prints the sensors, the sensors that are missing with their reasons, and commands to try.
-fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failure> {
+fn introduce(out: &mut Out, agent: &Agent, listeners: &[String]) -> Result<(), Failure> {
     let Status { node, sensors, skips, .. } = agent.status();
     let facts: usize = sensors.iter().map(|s| s.facts).sum();
     let senses: Vec<String> = sensors.iter().map(|s| format!("{} ({})", s.name, s.facts)).collect();
@@ -142,8 +142,8 @@ fn introduce(out: &mut Out, agent: &Agent, doors: &[String]) -> Result<(), Failu
     for example in super::sql::EXAMPLES {
         out.line(format!("  skopos{option} sql \"{example}\""))?;
     }
-    for door in doors.iter().filter(|door| door.starts_with("http")) {
-        out.line(format!("  curl {door}/metrics"))?;
+    for listener in listeners.iter().filter(|listener| listener.starts_with("http")) {
+        out.line(format!("  curl {listener}/metrics"))?;
     }
     out.line("Ctrl-C ends it.")?;
     Ok(())

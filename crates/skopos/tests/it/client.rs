@@ -135,8 +135,8 @@ impl Up {
         socket.into()
     }
 
-    pub(crate) fn count(&self, door: &str, what: &str) -> u64 {
-        self.get("/healthz").json()["doors"][door][what].as_u64().expect("a number")
+    pub(crate) fn count(&self, listener: &str, what: &str) -> u64 {
+        self.get("/healthz").json()["listeners"][listener][what].as_u64().expect("a number")
     }
 }
 

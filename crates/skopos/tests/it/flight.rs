@@ -44,7 +44,7 @@ impl FlightServer {
 
     /// Returns the latest value of the listener's counter `what`.
     pub(crate) fn count(&self, what: &str) -> f64 {
-        let topic = format!("self/door/flight/{what}");
+        let topic = format!("self/listener/flight/{what}");
         let ran = self.up.run(&["get", "--plain", &topic]);
         ran.stdout.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(-1.0)
     }

@@ -102,7 +102,7 @@ print("streamed", flush=True)
 
 
 def count(what):
-    sql = "SELECT value FROM latest WHERE topic = 'n01/self/door/flight/requests_" + what + "'"
+    sql = "SELECT value FROM latest WHERE topic = 'n01/self/listener/flight/requests_" + what + "'"
     found = one(connection.cursor(), sql)
     return found[0] if found else -1
 

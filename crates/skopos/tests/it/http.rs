@@ -111,7 +111,7 @@ fn every_answer_is_as_the_description_says() {
     assert!(up.count("http", "requests_refused_total") >= 17);
     eventually("the refusals are a fact", || {
         let facts = up.sql(
-            "SELECT value FROM self WHERE topic = 'n01/self/door/http/requests_refused_total'",
+            "SELECT value FROM self WHERE topic = 'n01/self/listener/http/requests_refused_total'",
         );
         facts.json()["rows"][0]["value"].as_f64().is_some_and(|refused| refused >= 17.0)
     });

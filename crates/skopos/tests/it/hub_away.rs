@@ -107,7 +107,7 @@ fn a_hub_without_an_agent_tells_what_it_counts_until_its_end() {
     // Nothing listens at this port.
     let config = "[hub.remote_write]\nurl = \"http://127.0.0.1:9/api/v1/write\"\nevery = \"1s\"\n";
     let mut hub = Hub::with(config);
-    let own = "SELECT count(*) AS n FROM self WHERE value > 0 AND topic LIKE '%/self/door/unix/requests_total'";
+    let own = "SELECT count(*) AS n FROM self WHERE value > 0 AND topic LIKE '%/self/listener/unix/requests_total'";
     eventually("the number of requests is a fact", || hub.ask(own) == json!([{"n": 1}]));
     let lost = "SELECT count(*) AS n FROM self WHERE value > 0 AND topic LIKE '%/self/remote_write/retries_total'";
     eventually("the number of failed sends is a fact", || hub.ask(lost) == json!([{"n": 1}]));

@@ -5,7 +5,7 @@ use std::path::Path;
 use jsonschema::{Registry, Validator};
 use serde_json::Value as Json;
 
-use crate::support::{Running, doors, run, runtime_dir};
+use crate::support::{Running, listeners, run, runtime_dir};
 
 fn schema(name: &str) -> Json {
     let file =
@@ -61,7 +61,7 @@ fn without_an_agent_too() {
     let dir = runtime_dir();
     check("doctor", &run(dir.path(), &["doctor", "--json"]).json());
     for verb in ["up", "agent"] {
-        let closed = if verb == "up" { doors(&[]) } else { Vec::new() };
+        let closed = if verb == "up" { listeners(&[]) } else { Vec::new() };
         let ran = run(dir.path(), &[&[verb, "--for", "200ms", "--json"][..], &closed[..]].concat());
         assert_eq!(ran.code, 0, "{ran:?}");
         assert!(ran.stdout.lines().count() >= 1);

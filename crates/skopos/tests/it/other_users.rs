@@ -49,10 +49,10 @@ impl Alone {
     }
 
     /// Returns the number of requests that a listener has refused so far.
-    fn refused(&self, door: &str) -> Option<u64> {
+    fn refused(&self, listener: &str) -> Option<u64> {
         let told = self.curl(None, &["http://127.0.0.1:7470/healthz"]).stdout;
         let told: Json = serde_json::from_slice(&told).ok()?;
-        told["doors"][door]["requests_refused_total"].as_u64()
+        told["listeners"][listener]["requests_refused_total"].as_u64()
     }
 }
 
@@ -64,7 +64,7 @@ impl Drop for Alone {
 }
 
 #[test]
-fn another_user_is_turned_away_at_every_door() {
+fn another_user_is_turned_away_at_every_listener() {
     let dir = runtime_dir();
     let Some(alone) = Alone::start(dir.path()) else { return };
     eventually("the hub answers its owner", || alone.refused("http") == Some(0));
@@ -105,7 +105,7 @@ fn another_user_is_turned_away_at_every_door() {
     assert_eq!(alone.refused("unix"), Some(before + 1));
 }
 
-/// The live plane of a user meets in a folder that nobody else can enter, and has no other door.
+/// The live plane of a user meets in a folder that nobody else can enter, and has no other listener.
 #[test]
 fn another_user_cannot_reach_the_live_plane() {
     let up = Running::start_as("up", &["--live", "--http", "none", "--flight", "none"]);

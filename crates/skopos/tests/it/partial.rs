@@ -93,7 +93,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_node_that_hangs_is_named_through_every_door() {
+fn a_node_that_hangs_is_named_through_every_listener() {
     let cluster = Cluster::start();
     let both = json!([{"node": "a1"}, {"node": "a2"}]);
     let whole = (both.clone(), json!([]));

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 use crate::json::check;
-use crate::support::{Ran, Running, doors, eventually, run, runtime_dir, skopos};
+use crate::support::{Ran, Running, listeners, eventually, run, runtime_dir, skopos};
 
 fn rows(ran: &Ran) -> Json {
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -133,7 +133,7 @@ impl Hub {
         }
         let config = config.display().to_string();
         let args = ["hub", "--insecure", "--listen", at, "--config", &config];
-        let mut child = skopos(dir, &[&args[..], &doors(more)[..], more].concat())
+        let mut child = skopos(dir, &[&args[..], &listeners(more)[..], more].concat())
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");

@@ -21,10 +21,10 @@ pub(crate) fn runtime_dir() -> TempDir {
 
 /// Returns options that keep a role with a hub off the usual ports, which other programs may have. A
 /// listener in `given` has its own options.
-pub(crate) fn doors<'a>(given: &[&str]) -> Vec<&'a str> {
+pub(crate) fn listeners<'a>(given: &[&str]) -> Vec<&'a str> {
     let all: &[&str] = &["--http", "--flight"];
-    let open = all.iter().filter(|door| !given.contains(door));
-    open.flat_map(|door| [*door, "none"]).collect()
+    let open = all.iter().filter(|listener| !given.contains(listener));
+    open.flat_map(|listener| [*listener, "none"]).collect()
 }
 
 /// Returns the binary with these arguments, in this runtime directory, without the user's state.
@@ -88,7 +88,7 @@ impl Running {
             args.extend(["--policy", "fixed"]);
         }
         if verb == "up" {
-            args.extend(doors(extra));
+            args.extend(listeners(extra));
         }
         args.extend(extra);
         let mut child =

@@ -3,13 +3,13 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::support::{Running, doors, eventually, run, runtime_dir, signal, skopos, terminate};
+use crate::support::{Running, listeners, eventually, run, runtime_dir, signal, skopos, terminate};
 
 #[test]
 fn up_says_what_it_senses_and_what_to_try_and_ends_by_itself() {
     let dir = runtime_dir();
     let args = ["up", "--for", "2500ms", "--interval", "200ms", "--skip", "numa"];
-    let ran = run(dir.path(), &[&args[..], &doors(&[])[..]].concat());
+    let ran = run(dir.path(), &[&args[..], &listeners(&[])[..]].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     let first = ran.stdout.lines().next().expect("a line");
     assert!(first.starts_with("skopos "), "{first}");
@@ -122,7 +122,7 @@ fn a_runtime_directory_that_others_may_write_is_refused() {
 #[test]
 fn the_first_line_of_up_comes_before_any_sensor_is_opened() {
     let dir = runtime_dir();
-    let args = [&["up"][..], &doors(&[])[..]].concat();
+    let args = [&["up"][..], &listeners(&[])[..]].concat();
     let mut child = skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped"));
     let mut first = String::new();
@@ -187,7 +187,7 @@ fn another_hub_that_connects_to_the_hub_of_up_has_its_facts() {
     let _up = Running::start_as("up", &["--live", "--insecure", "--listen", &at]);
     let dir = runtime_dir();
     let args = ["hub", "--insecure", "--connect", &at];
-    let hub = skopos(dir.path(), &[&args[..], &doors(&[])[..]].concat()).spawn();
+    let hub = skopos(dir.path(), &[&args[..], &listeners(&[])[..]].concat()).spawn();
     let mut hub = hub.expect("it starts");
     let statement =
         "SELECT count(*) > 0 AS is_there FROM latest WHERE topic = 'n01/mem/total_bytes'";

@@ -102,6 +102,21 @@ impl Identity {
         Ok(Some(Self { folder: folder.to_path_buf(), authority, held: RwLock::new(held) }))
     }
 
+    /// Returns the names in the certificate in `folder`, which may have ended.
+    ///
+    /// # Errors
+    /// There is no certificate, or it is damaged.
+    pub fn names_kept_in(folder: &Path) -> Result<Names, Error> {
+        let file = folder.join(IDENTITY);
+        let broken = |why: String| Error::Identity { file: file.clone(), why };
+        let text = read_private(&file, true).map_err(|e| broken(e.to_string()))?;
+        let certificate = part(&text, CERTIFICATE);
+        let certificate = certificate.ok_or_else(|| broken("it has no certificate".to_owned()))?;
+        let certificate = CertificateDer::from(certificate);
+        let parsed = EndEntityCert::try_from(&certificate).map_err(|e| broken(e.to_string()))?;
+        Names::parse(parsed.valid_uri_names()).map_err(|e| broken(e.to_string()))
+    }
+
     /// Writes the identity of a program that has the pair of keys `pkcs8` and this certificate, both of which replace
     /// those in `folder`. `authority` is written where it is given.
     ///
@@ -141,6 +156,11 @@ impl Identity {
     pub fn pair(&self) -> (Vec<u8>, Vec<u8>) {
         let held = unpoisoned(self.held.read());
         (held.certificate.to_vec(), held.pkcs8.clone())
+    }
+
+    /// Returns true if this certificate in DER is the own one.
+    pub fn has_certificate(&self, certificate: &[u8]) -> bool {
+        *unpoisoned(self.held.read()).certificate == *certificate
     }
 
     /// Returns the names in a certificate of the own authority; `None` if it is not one, or not valid now.
@@ -226,7 +246,13 @@ fn check(
     authority: &CertificateDer<'_>,
     at: Duration,
 ) -> Result<Checked, String> {
-    let refused = |e: webpki::Error| format!("the certificate is refused: {e}");
+    let refused = |e: webpki::Error| match e {
+        webpki::Error::CertExpired { .. } => "the certificate has ended".to_owned(),
+        webpki::Error::CertNotValidYet { .. } => {
+            "the certificate is not valid yet; is the clock of this machine right?".to_owned()
+        }
+        e => format!("the certificate is refused: {e}"),
+    };
     let anchor = anchor_from_trusted_cert(authority).map_err(refused)?;
     let certificate = EndEntityCert::try_from(certificate).map_err(refused)?;
     let (anchors, at) = ([anchor], UnixTime::since_unix_epoch(at));

@@ -10,7 +10,7 @@ use skopos_access::Names;
 use skopos_model::{Kind, Origin, Timestamp, Topic, Unit, ValueType};
 use skopos_wire::{
     Authority, Batch, Content, Description, Error, Extent, Follower, Identity, IndexedSample,
-    Issuer, Outlet, Plane, PlaneConfig, Question, new_key,
+    Issuer, Outlet, Plane, PlaneConfig, Question, new_key, possession,
 };
 use tempfile::TempDir;
 use zenoh::Wait as _;
@@ -266,11 +266,12 @@ fn a_forger_with_a_certificate_of_its_own_changes_nothing() {
     assert_eq!(asked_history(&hub), None, "the forger's history");
 }
 
-/// A hub's answer to renewals.
-struct Renewing(Authority);
+/// A hub's answer to renewals, with the number of certificates that it made.
+struct Renewing(Authority, Arc<AtomicU64>);
 
 impl Issuer for Renewing {
     fn issue(&self, names: &Names, _old: [u8; 32], new: [u8; 32]) -> Result<Vec<u8>, String> {
+        self.1.fetch_add(1, Ordering::SeqCst);
         self.0.issue(names, &[], new)
     }
 }
@@ -278,12 +279,25 @@ impl Issuer for Renewing {
 #[test]
 fn a_node_renews_its_certificate_and_nobody_elses() {
     let site = Site::new();
-    let hub = site.hub();
-    let _renewing = hub.serve_renewals(Renewing(site.authority())).expect("it answers");
+    let (hub, made) = (site.hub(), Arc::<AtomicU64>::default());
+    let issuer = Renewing(site.authority(), made.clone());
+    let _renewing = hub.serve_renewals(issuer).expect("it answers");
     let (folder, other) = (site.joined("n01"), site.joined("n02"));
+    // Another node of the site hears the questions of the first.
+    let (forger, (heard, questions)) = (site.raw(&other), std::sync::mpsc::channel());
+    let listening = forger.declare_queryable("skopos/test/renew/*").callback(move |query| {
+        let proof = query.attachment().map(|bytes| bytes.to_bytes().into_owned());
+        let _ = heard.send(proof.expect("a proof"));
+    });
+    let _listening = listening.wait().expect("declared");
     let before = std::fs::read_to_string(folder.join("identity.pem")).expect("a file");
     let agent = site.client(&folder);
-    agent.renew().expect("renewed");
+    let mut proof = None;
+    until("the forger has heard a question", || {
+        agent.renew().expect("renewed");
+        proof = questions.try_recv().ok();
+        proof.is_some()
+    });
     let after = std::fs::read_to_string(folder.join("identity.pem")).expect("a file");
     assert_ne!(before, after);
     let renewed = Identity::load(&folder).expect("sound").expect("there");
@@ -292,10 +306,16 @@ fn a_node_renews_its_certificate_and_nobody_elses() {
     let follower = Follower::start(&hub).expect("it follows");
     let _publisher = Publisher::new(&agent, "n01", 1).expect("announced");
     until("the snapshot is there", || latest(&follower, "n01") == Some(1));
-    // The request of another node for this name.
-    let forger = site.raw(&other);
-    let replies = forger.get("skopos/test/renew/n01").payload(vec![0; 96]).wait().expect("asked");
-    while let Ok(reply) = replies.recv() {
-        assert!(reply.result().is_err(), "it has no certificate of n01");
+    // The forger asks for a certificate of this name with a key of its own, without a proof and with the one it heard.
+    let genuine = made.load(Ordering::SeqCst);
+    let (pkcs8, _) = new_key().expect("a key");
+    let request = possession::prove(&pkcs8, "n01").expect("signed");
+    for proof in [None, proof] {
+        let question = forger.get("skopos/test/renew/n01").payload(request.clone());
+        let replies = question.attachment(proof).wait().expect("asked");
+        let refused = std::iter::from_fn(|| replies.recv().ok());
+        let refused: Vec<_> = refused.map(|reply| reply.into_result().expect_err("forged")).collect();
+        assert!(!refused.is_empty(), "the hub says why");
+        assert_eq!(made.load(Ordering::SeqCst), genuine);
     }
 }

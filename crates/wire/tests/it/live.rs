@@ -1,8 +1,9 @@
 //! Sessions on this machine's loopback: nodes start, publish, lose batches, end and start again.
 
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -152,6 +153,70 @@ fn the_second_of_two_nodes_with_one_name_gives_way() {
     first.send();
     until("its batch is there", || latest(&follower) == Some(1));
     assert_eq!(followed(), Some(1));
+}
+
+/// A cable to a port, which can be pulled.
+struct Cable {
+    at: String,
+    is_pulled: Arc<AtomicBool>,
+    ends: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Cable {
+    fn to(endpoint: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = format!("tcp/{}", listener.local_addr().expect("an address"));
+        let cable = Self { at, is_pulled: Arc::default(), ends: Arc::default() };
+        let (is_pulled, ends) = (cable.is_pulled.clone(), cable.ends.clone());
+        let there = endpoint.trim_start_matches("tcp/").to_owned();
+        std::thread::spawn(move || {
+            for here in listener.incoming().flatten() {
+                let Ok(there) = TcpStream::connect(&there) else { continue };
+                if is_pulled.load(Ordering::SeqCst) {
+                    continue;
+                }
+                for (from, to) in [(&here, &there), (&there, &here)] {
+                    let copy = || Some((from.try_clone().ok()?, to.try_clone().ok()?));
+                    let (mut from, mut to) = copy().expect("descriptors");
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+                ends.lock().expect("ends").extend([here, there]);
+            }
+        });
+        cable
+    }
+
+    fn pull(&self) {
+        self.is_pulled.store(true, Ordering::SeqCst);
+        for end in self.ends.lock().expect("ends").drain(..) {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn a_node_that_took_the_name_of_one_that_was_cut_off_gives_way_when_it_is_back() {
+    let (hub, client) = configs();
+    let follower = Follower::start(&Plane::open(&hub).expect("a session")).expect("it follows");
+    let cable = Cable::to(&client.connect[0]);
+    let far =
+        PlaneConfig { is_client: false, connect: vec![cable.at.clone()], ..client.clone() };
+    let first = Publisher::new(&Plane::open(&far).expect("a session"), 1).expect("announced");
+    until("the first is followed", || is_alive(&follower));
+    cable.pull();
+    until("the first is gone", || !is_alive(&follower));
+    let near = Plane::open(&client).expect("a session");
+    let second = Publisher::new(&near, 2).expect("the first is not there");
+    let followed = || follower.site().node("n01").map(|node| node.state().incarnation);
+    until("the second is followed", || is_alive(&follower) && followed() == Some(2));
+    cable.is_pulled.store(false, Ordering::SeqCst);
+    until("the second knows of the first", || {
+        second.outlet.look_for_first().expect("asked");
+        second.outlet.is_second()
+    });
+    assert!(!first.outlet.is_second());
+    second.outlet.close();
+    until("the first is followed again", || is_alive(&follower) && followed() == Some(1));
 }
 
 #[test]
