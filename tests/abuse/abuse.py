@@ -95,7 +95,7 @@ class Pace:
         self.is_quick, self.is_lenient = is_quick, is_lenient
         self.before, self.attack, self.after = (0.3, 0.8, 1.5) if is_quick else (2.0, 20.0, 10.0)
         # An attacker that does not come to its end is given up this much later.
-        self.margin = 60.0 if is_lenient else 8.0
+        self.margin = 60.0 if is_lenient else 20.0
         self.shortest = 0.3 if is_quick else 1.0
         self.rate = 100.0 if is_quick else 50.0
 

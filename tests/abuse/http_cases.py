@@ -23,6 +23,8 @@ from clients import (
 from h2 import Rpc, greet
 
 SILENT = 1000
+# Time within which a new client of a full listener is served, in seconds.
+NEW_CLIENT_S = 10.0
 EVERYTHING = "SELECT * FROM samples"
 ALL_TOPICS = "&".join(["topic=**"] * 256)
 # Most connections of each listener.
@@ -150,7 +152,7 @@ def silent(listener: str, count: int = SILENT) -> Callable[[Attack], Awaitable[N
 
 
 async def expect_served(attack: Attack, listener: str) -> None:
-    """A new client has to be answered within ten seconds."""
+    """A new client has to be answered within NEW_CLIENT_S."""
     until = asyncio.get_running_loop().time() + NEW_CLIENT_S
     answer = await knock(attack, listener)
     while answer != "200" and asyncio.get_running_loop().time() < until:

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skopos_access::{Action, Caller, Denied, Invitation, Names, is_segment, may};
-use thiserror::Error;
 use skopos_wire::{Authority, Error, Identity, Issuer, new_key, possession};
+use thiserror::Error;
 
 use self::register::now;
 pub use self::register::{Certified, Grant, Register, Token, hex, unhex};
@@ -113,7 +113,7 @@ impl Pki {
         }
         let own = self.identity.names();
         if node == own.node {
-            return Err(JoinError::Taken(node.to_owned()));
+            return Err(JoinError::Invalid(format!("`{node}` is the hub itself")));
         }
         let unsigned = || JoinError::Invalid("the request is not signed with its key".to_owned());
         let key = possession::check(request, node).ok_or_else(unsigned)?;

@@ -298,7 +298,10 @@ mod tests {
         let ended = register.grant(user("admin"), Duration::ZERO).expect("granted");
         let unknown = register.grant(user("king"), Duration::from_secs(60)).expect("granted");
         let node = Some("n01".to_owned());
-        assert_eq!(register.caller_of(&joining), Some(Caller::Invited(Invitation { node, hub_at })));
+        assert_eq!(
+            register.caller_of(&joining),
+            Some(Caller::Invited(Invitation { node, hub_at }))
+        );
         let Some(Caller::User(user)) = register.caller_of(&asking) else { panic!("a user") };
         assert_eq!((user.name.as_str(), user.role), ("ann", Role::Support));
         assert!(user.leads.contains("astro"));

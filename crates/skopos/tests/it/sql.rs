@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 use crate::json::check;
-use crate::support::{Ran, Running, listeners, eventually, run, runtime_dir, skopos};
+use crate::support::{Ran, Running, eventually, listeners, run, runtime_dir, skopos};
 
 fn rows(ran: &Ran) -> Json {
     assert_eq!(ran.code, 0, "{ran:?}");

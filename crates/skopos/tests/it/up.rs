@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::support::{Running, listeners, eventually, run, runtime_dir, signal, skopos, terminate};
+use crate::support::{Running, eventually, listeners, run, runtime_dir, signal, skopos, terminate};
 
 #[test]
 fn up_says_what_it_senses_and_what_to_try_and_ends_by_itself() {

@@ -199,8 +199,7 @@ fn a_node_that_took_the_name_of_one_that_was_cut_off_gives_way_when_it_is_back()
     let (hub, client) = configs();
     let follower = Follower::start(&Plane::open(&hub).expect("a session")).expect("it follows");
     let cable = Cable::to(&client.connect[0]);
-    let far =
-        PlaneConfig { is_client: false, connect: vec![cable.at.clone()], ..client.clone() };
+    let far = PlaneConfig { is_client: false, connect: vec![cable.at.clone()], ..client.clone() };
     let first = Publisher::new(&Plane::open(&far).expect("a session"), 1).expect("announced");
     until("the first is followed", || is_alive(&follower));
     cable.pull();
