@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 use crate::flight::{free_port, python};
-use crate::support::{Ran, eventually, run, runtime_dir, skopos};
+use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
 
 /// The id of a user without rights.
 const NOBODY: &str = "65534";
@@ -138,6 +138,46 @@ fn a_node_joins_with_one_command_and_sends_its_facts() {
 }
 
 #[test]
+fn a_second_hub_joins_and_a_hub_renews_its_certificate() {
+    let (site, other) = (Site::start(), runtime_dir());
+    let token = site.token(&["token", "--node", "hub2", "--hub-at", "127.0.0.1"]);
+    let listed = site.pki(&["ls"]).stdout;
+    assert!(listed.contains("to join as the hub hub2"), "{listed}");
+    let joined = site.join(other.path(), "hub2", &token);
+    assert!(joined.code == 0 && joined.stdout.contains("skopos hub --listen"), "{joined:?}");
+    let at = || format!("127.0.0.1:{}", free_port());
+    let (live, http) = (format!("tls/{}", at()), at());
+    let args = ["hub", "--listen", &live, "--connect", &site.live, "--http", &http];
+    let args = [&args[..], &["--flight", "none"]].concat();
+    let child = skopos(other.path(), &args).stdout(Stdio::null()).spawn().expect("it starts");
+    let second = Running { dir: other, child, _stdout: None };
+    eventually("the second hub knows the nodes of the first", || {
+        let sql = "SELECT alive FROM nodes WHERE node = 'hub1' AND topics > 100";
+        run(second.path(), &["sql", sql]).stdout.contains("true")
+    });
+    let user = run(second.path(), &["pki", "user", "ann"]);
+    assert_eq!(user.code, 0, "{user:?}");
+    let header = format!("authorization: Bearer {}", user.stdout.trim());
+    let asked = Command::new("curl")
+        .args(["-s", "--cacert"])
+        .arg(second.path().join("state/pki/authority.pem"))
+        .args(["-H", &header, &format!("https://{http}/api/v1/nodes")])
+        .output()
+        .expect("curl(1)");
+    let told = String::from_utf8_lossy(&asked.stdout);
+    assert!(told.contains("\"hub1\""), "{told} {}", String::from_utf8_lossy(&asked.stderr));
+    let token = run(second.path(), &["pki", "token"]);
+    assert!(token.code == 2 && token.stderr.contains("on the first hub"), "{token:?}");
+    let renewed = run(second.path(), &["pki", "renew"]);
+    assert!(renewed.code == 2 && renewed.stderr.contains("there is no authority"), "{renewed:?}");
+    let file = site.dir.path().join("state/pki/identity.pem");
+    let before = std::fs::read_to_string(&file).expect("text");
+    site.pki(&["renew"]);
+    assert_ne!(before, std::fs::read_to_string(&file).expect("text"));
+    assert_eq!(site.pki(&["token"]).code, 0, "it is a good one");
+}
+
+#[test]
 fn a_token_that_is_not_valid_or_for_another_hub_joins_nothing() {
     let (site, other) = (Site::start(), runtime_dir());
     let good = site.token(&["token"]);
@@ -206,8 +246,18 @@ fn each_caller_gets_what_the_policy_says_over_https() {
     let own =
         Command::new("curl").args(["-sk", &format!("https://{}/metrics", site.http)]).output();
     assert!(String::from_utf8_lossy(&own.expect("curl(1)").stdout).contains("skopos_"));
-    // A token that was revoked is none.
-    site.pki(&["revoke", "ann"]);
+    // A token that was revoked is none, and ends what was open.
+    let watched = std::thread::scope(|scope| {
+        let path = "/api/v1/watch?topic=load/load_1m";
+        let watching = scope.spawn(|| site.status(tokens[3].as_deref(), &[], path));
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        assert!(!watching.is_finished());
+        site.pki(&["revoke", "ann"]);
+        let begun = std::time::Instant::now();
+        (watching.join().expect("asked"), begun.elapsed())
+    });
+    // curl(1) itself gives up after half a minute.
+    assert!(watched.0 == "200" && watched.1.as_secs() < 20, "{watched:?}");
     assert_eq!(site.status(tokens[3].as_deref(), &[], "/metrics"), "401");
     // Clear text is not answered.
     let clear = site.curl(&[&format!("http://{}/healthz", site.http)]);
