@@ -198,7 +198,7 @@ impl Changes {
         let gone =
             gone.into_iter().next().unwrap_or_else(|| RecordBatch::new_empty(schema.clone()));
         self.has_answered = true;
-        Ok(Some(Change { schema, new, gone, rows: head.rows.unwrap_or_default() }))
+        Ok(Some(Change::new(schema, new, gone, head.rows.unwrap_or_default())))
     }
 }
 

@@ -119,12 +119,15 @@ impl ArrowRows {
     }
 }
 
-fn rows_json(batches: &[RecordBatch], writer: &mut impl Write) -> Result<(), ArrowError> {
+/// Encodes rows as a list of objects.
+///
+/// # Errors
+/// Fails if a column has a type that cannot be encoded.
+pub(crate) fn rows_json(batches: &[RecordBatch]) -> Result<String, ArrowError> {
     let mut rows = rows(Vec::new());
     rows.write_batches(&batches.iter().collect::<Vec<_>>())?;
     rows.finish()?;
-    writer.write_all(&rows.into_inner())?;
-    Ok(())
+    String::from_utf8(rows.into_inner()).map_err(|e| ArrowError::JsonError(e.to_string()))
 }
 
 /// Writes a change of a standing question's answer as `docs/json/watch-sql.schema.json` describes it.
@@ -137,11 +140,7 @@ pub fn change_json(
     writer: &mut impl Write,
 ) -> Result<(), ArrowError> {
     write!(writer, "{{\"event\":\"rows\",\"time\":\"{time}\",\"time_ns\":{}", time.as_nanos())?;
-    write!(writer, ",\"new\":")?;
-    rows_json(&change.new, writer)?;
-    write!(writer, ",\"gone\":")?;
-    rows_json(std::slice::from_ref(&change.gone), writer)?;
-    write!(writer, ",\"rows\":{}}}", change.rows)?;
+    writer.write_all(change.json()?.as_bytes())?;
     Ok(())
 }
 

@@ -97,7 +97,9 @@ pub use registry::Registry;
 pub use rows::{BoxError, Rows};
 pub use scan::{Literal, Scan};
 pub use skopos_eval::Position;
-pub use source::{Described, Node, RemoteAnswer, RemoteSamples, Row, Source, Wanted, When};
+pub use source::{
+    Described, LatestReader, Node, RemoteAnswer, RemoteSamples, Row, Source, Wanted, When,
+};
 pub use split::split;
 pub use stream::Stream;
 pub use table::{Fingerprint, Table};

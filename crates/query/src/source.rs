@@ -25,6 +25,12 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// Shows the latest sample of each wanted topic that has one: each topic once, in any order.
     fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>));
 
+    /// Returns a reader of the latest samples of all topics that knows what it has read; `None` if only
+    /// [`latest`](Self::latest) reads them.
+    fn latest_reader(self: Arc<Self>) -> Option<Box<dyn LatestReader>> {
+        None
+    }
+
     /// Shows the samples of each wanted topic with a time in `times`: topic by topic, the oldest sample of a
     /// topic first.
     fn samples(
@@ -71,6 +77,17 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     fn count(&self, _topic: &Topic) -> Option<u64> {
         None
     }
+}
+
+/// Reads the latest samples of all topics again and again.
+pub trait LatestReader: fmt::Debug + Send {
+    /// Shows the latest sample of each topic that has one.
+    fn all(&mut self, visit: &mut dyn FnMut(&Row<'_>));
+
+    /// Shows the latest samples of topics that have new ones since the last call, with the places of these topics in the
+    /// last [`all`](Self::all). Returns false if other topics have samples than then: what was shown is void, and `all` is
+    /// due. A change of [`checked_at`](Row::checked_at) alone is not shown.
+    fn changed(&mut self, visit: &mut dyn FnMut(usize, &Row<'_>)) -> bool;
 }
 
 /// The samples of other nodes, once their answers have arrived.

@@ -1,6 +1,6 @@
 //! A copy of one publisher's vertices: their descriptions, latest values and recent samples.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
 
 use skopos_model::{Sample, Timestamp, Topic};
@@ -46,6 +46,12 @@ pub struct Mirror {
     overtaken: Option<RangeInclusive<u64>>,
     /// Number of samples and descriptions that could not be taken in.
     refused: u64,
+    /// Number of times that a vertex was removed or got its first sample.
+    arrangement: u64,
+    /// Number of samples that were taken in.
+    samples_total: u64,
+    /// Indices of the vertices of the last samples, the oldest first; about as many as there are vertices.
+    changed: VecDeque<u32>,
 }
 
 /// A vertex of a mirror.
@@ -193,7 +199,9 @@ impl Mirror {
         let all: Vec<u32> = self.vertices.keys().copied().collect();
         all.into_iter().for_each(|index| self.forget(index, watcher));
         let (lost, refused, node) = (self.lost, self.refused, self.node.take());
-        *self = Self { lost, refused, node, ..Self::new(self.interest.clone()) };
+        let (arrangement, samples_total) = (self.arrangement, self.samples_total);
+        let empty = Self::new(self.interest.clone());
+        *self = Self { lost, refused, node, arrangement, samples_total, ..empty };
     }
 
     fn apply(&mut self, batch: Batch, delivery: Delivery, watcher: &mut dyn MirrorWatcher) {
@@ -257,6 +265,12 @@ impl Mirror {
         vertex.samples_total += 1;
         vertex.completeness.received(time, delivery, last.is_none());
         vertex.recent.push(sample);
+        self.arrangement += u64::from(last.is_none());
+        self.samples_total += 1;
+        if self.changed.len() >= self.vertices.len() {
+            self.changed.pop_front();
+        }
+        self.changed.push_back(index);
     }
 
     /// Adds a vertex, as of a batch and its time of sending. A publisher that describes a known vertex
@@ -314,6 +328,7 @@ impl Mirror {
 
     fn forget(&mut self, index: u32, watcher: &mut dyn MirrorWatcher) {
         let Some(vertex) = self.vertices.remove(&index) else { return };
+        self.arrangement += 1;
         self.topics_since = self.topics_since.max(self.last_sent_at);
         // Another index may have the topic by now.
         if self.by_topic.get(&vertex.description.topic) == Some(&index) {
@@ -333,6 +348,31 @@ impl Mirror {
     #[inline]
     pub fn vertices(&self) -> impl ExactSizeIterator<Item = &Vertex> {
         self.vertices.values()
+    }
+
+    /// Returns the vertices with their indices, in any order.
+    pub fn indexed(&self) -> impl Iterator<Item = (u32, &Vertex)> {
+        self.vertices.iter().map(|(index, vertex)| (*index, vertex))
+    }
+
+    /// Returns the number of times that a vertex was removed or got its first sample: as long as it stays, the same
+    /// vertices have samples.
+    pub fn arrangement(&self) -> u64 {
+        self.arrangement
+    }
+
+    /// Returns the number of samples that were taken in.
+    pub fn samples_total(&self) -> u64 {
+        self.samples_total
+    }
+
+    /// Returns the vertices that have samples since there were `since` of them, some of them repeatedly; `None` if there
+    /// were too many since.
+    pub fn changed_since(&self, since: u64) -> Option<impl Iterator<Item = (u32, &Vertex)>> {
+        let new = usize::try_from(self.samples_total.checked_sub(since)?).ok()?;
+        let first = self.changed.len().checked_sub(new)?;
+        let changed = self.changed.range(first..);
+        Some(changed.filter_map(|index| Some((*index, self.vertices.get(index)?))))
     }
 
     /// Returns the time at which the last batch was sent, by its publisher's clock; `None` before the

@@ -2,8 +2,8 @@
 //! no longer is in it is gone; a row with a changed cell is both. Equal rows are counted.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 use std::sync::atomic::{self, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
 use skopos_query::arrow::array::{RecordBatch, UInt32Array};
 use skopos_query::arrow::compute::{concat_batches, take_record_batch};
@@ -11,6 +11,8 @@ use skopos_query::arrow::datatypes::SchemaRef;
 use skopos_query::arrow::error::ArrowError;
 use skopos_query::arrow::row::{RowConverter, Rows, SortField};
 use skopos_query::{Answer, Error};
+
+use crate::pieces::rows_json;
 
 /// Bytes of all answers that are kept.
 const MAX_BYTES: usize = 256 << 20;
@@ -26,6 +28,35 @@ pub struct Change {
     pub gone: RecordBatch,
     /// Number of rows of the whole answer.
     pub rows: usize,
+    /// The change as JSON, from the first client that wants it: all clients of a question get the same.
+    json: OnceLock<String>,
+}
+
+impl Change {
+    pub(crate) fn new(
+        schema: SchemaRef,
+        new: Vec<RecordBatch>,
+        gone: RecordBatch,
+        rows: usize,
+    ) -> Self {
+        Self { schema, new, gone, rows, json: OnceLock::new() }
+    }
+
+    /// Returns the change as JSON: the rest of an object that has begun.
+    ///
+    /// # Errors
+    /// Fails if the rows cannot be encoded.
+    pub(crate) fn json(&self) -> Result<&str, ArrowError> {
+        if let Some(json) = self.json.get() {
+            return Ok(json);
+        }
+        let mut json = String::from(",\"new\":");
+        json.push_str(&rows_json(&self.new)?);
+        json.push_str(",\"gone\":");
+        json.push_str(&rows_json(std::slice::from_ref(&self.gone))?);
+        json.push_str(&format!(",\"rows\":{}}}", self.rows));
+        Ok(self.json.get_or_init(|| json))
+    }
 }
 
 /// An answer that is kept for the comparison with the next.
@@ -112,7 +143,7 @@ impl Snapshot {
 
     fn change(&self, new: RecordBatch, gone: RecordBatch) -> Change {
         let new = if new.num_rows() == 0 { Vec::new() } else { vec![new] };
-        Change { schema: self.schema.clone(), new, gone, rows: self.batch.num_rows() }
+        Change::new(self.schema.clone(), new, gone, self.batch.num_rows())
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A look at the topics of a large site reads hundreds of megabytes, and takes longer than an average of what it finds. So
 //! the questions that read all topics get the rows of the last look, which is a moment old at most. Its number is the
-//! fingerprint of these rows: a question that has seen an older one is asked again.
+//! fingerprint of these rows: a question that has seen an older one is asked again. A look after another one reads what
+//! is new since, and has the rest of the rows in common with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,13 +12,14 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::{
     Array as _, AsArray as _, RecordBatch, RecordBatchOptions, StringArray,
 };
+use datafusion::arrow::compute::interleave;
 use datafusion::arrow::error::ArrowError;
 use skopos_model::unpoisoned;
 
 use crate::column::Column;
 use crate::rows::{BoxError, Rows};
 use crate::scan::Scan;
-use crate::source::{Row, Source, Wanted};
+use crate::source::{LatestReader, Row, Source, Wanted};
 use crate::table::{Fingerprint, Table};
 use crate::tables::batch::SampleBatch;
 use crate::tables::latest::{BATCH_ROWS, LATEST, LatestTable};
@@ -42,6 +44,18 @@ const OF_TOPIC: [SampleColumn; 5] = [
     SampleColumn::Metric,
 ];
 
+/// Columns that follow from the description of a topic. As long as the same topics have samples, looks share them.
+const OF_DESCRIPTION: [SampleColumn; 8] = [
+    SampleColumn::Topic,
+    SampleColumn::Node,
+    SampleColumn::Family,
+    SampleColumn::Instance,
+    SampleColumn::Metric,
+    SampleColumn::Unit,
+    SampleColumn::Kind,
+    SampleColumn::Publisher,
+];
+
 /// Time for which a column that was asked for is read with each look.
 const KEPT: Duration = Duration::from_secs(30);
 
@@ -58,6 +72,8 @@ struct State {
     /// The columns that are read, by place in `latest`, with the time at which one was last asked for.
     asked: BTreeMap<usize, Instant>,
     look: Option<Look>,
+    /// Reads what is new since the last look; `None` if the source has no such reader.
+    reader: Option<Box<dyn LatestReader>>,
     /// Number of looks that have found a change.
     version: u64,
 }
@@ -80,7 +96,8 @@ impl Look {
 
 impl SharedLatest {
     pub(crate) fn new(source: Arc<dyn Source>) -> Self {
-        Self { inner: LatestTable::all(source.clone()), source, state: Mutex::default() }
+        let state = State { reader: source.clone().latest_reader(), ..State::default() };
+        Self { inner: LatestTable::all(source.clone()), source, state: Mutex::new(state) }
     }
 
     /// Forgets the last look if no question has asked for long.
@@ -99,6 +116,7 @@ impl SharedLatest {
         work: impl FnOnce(&Look, u64) -> Result<T, ArrowError>,
     ) -> Result<T, ArrowError> {
         let mut state = unpoisoned(self.state.lock());
+        let state = &mut *state;
         let now = Instant::now();
         // The topics are always read: they tell whether the next look finds the same rows.
         state.asked.extend([TOPIC].iter().chain(columns).map(|column| (*column, now)));
@@ -109,12 +127,17 @@ impl SharedLatest {
             state.asked.retain(|_, asked| asked.elapsed() < KEPT);
             let columns: Vec<usize> = state.asked.keys().copied().collect();
             let again = match &state.look {
-                Some(before) if before.columns == columns => self.look_again(before)?,
+                Some(before) if before.columns == columns => {
+                    self.look_again(before, state.reader.as_deref_mut())?
+                }
                 _ => None,
             };
             // Other topics are a change, too.
             let has_same_topics = again.is_some();
-            let look = again.map_or_else(|| self.look(columns), Ok)?;
+            let look = match again {
+                Some(look) => look,
+                None => self.look(columns, state.reader.as_deref_mut())?,
+            };
             let before = state.look.as_ref().map(|look| look.print);
             state.version += u64::from(!has_same_topics || before != Some(look.print));
             state.look = Some(look);
@@ -125,8 +148,65 @@ impl SharedLatest {
         }
     }
 
+    /// Returns a look that shares rows or texts with the last one; `None` if it finds other topics.
+    fn look_again(
+        &self,
+        before: &Look,
+        reader: Option<&mut (dyn LatestReader + 'static)>,
+    ) -> Result<Option<Look>, ArrowError> {
+        let is_checked = |at: &usize| LATEST[*at] == SampleColumn::CheckedAt;
+        match reader {
+            Some(reader) if !before.columns.iter().any(is_checked) => self.look_on(before, reader),
+            _ => self.look_at_values(before),
+        }
+    }
+
+    /// Returns a look with the rows of the last one, and the new ones of the reader.
+    fn look_on(
+        &self,
+        before: &Look,
+        reader: &mut dyn LatestReader,
+    ) -> Result<Option<Look>, ArrowError> {
+        let begun = Instant::now();
+        let of: Vec<SampleColumn> = before.columns.iter().map(|at| LATEST[*at]).collect();
+        let is_fixed = |column: &SampleColumn| OF_DESCRIPTION.contains(column);
+        let moving: Vec<SampleColumn> = of.iter().filter(|one| !is_fixed(one)).copied().collect();
+        let mut new = SampleBatch::new(&moving, self.source.now());
+        // Of each batch, its rows that are new and their places among the new ones.
+        let mut changed: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+        let is_whole = reader.changed(&mut |place, row| {
+            let rows = changed.entry(place / BATCH_ROWS).or_default();
+            rows.push((place % BATCH_ROWS, new.rows()));
+            new.push(row);
+        });
+        if !is_whole {
+            return Ok(None);
+        }
+        let print = before.print.wrapping_add(u64::from(!changed.is_empty()));
+        let (new, mut batches) = (new.take()?, before.batches.clone());
+        for (at, rows) in changed {
+            let Some(batch) = batches.get_mut(at) else { return Ok(None) };
+            let mut from: Vec<(usize, usize)> = (0..batch.num_rows()).map(|row| (0, row)).collect();
+            for (row, place) in rows {
+                let Some(from) = from.get_mut(row) else { return Ok(None) };
+                *from = (1, place);
+            }
+            let mut new = new.columns().iter().peekable();
+            let columns = of.iter().zip(batch.columns()).map(|(column, old)| {
+                match new.next_if(|_| !is_fixed(column)) {
+                    Some(new) => interleave(&[&**old, &**new], &from),
+                    None => Ok(old.clone()),
+                }
+            });
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let columns = columns.collect::<Result<_, _>>()?;
+            *batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options)?;
+        }
+        Ok(Some(Look::new(before.columns.clone(), batches, print, begun)))
+    }
+
     /// Returns a look that has the texts of the last one; `None` if it finds other topics, or in another order.
-    fn look_again(&self, before: &Look) -> Result<Option<Look>, ArrowError> {
+    fn look_at_values(&self, before: &Look) -> Result<Option<Look>, ArrowError> {
         let begun = Instant::now();
         let place = before.columns.iter().position(|column| *column == TOPIC);
         let Some(place) = place else { return Ok(None) };
@@ -171,18 +251,26 @@ impl SharedLatest {
         Ok(Some(Look::new(before.columns.clone(), batches, print, begun)))
     }
 
-    fn look(&self, columns: Vec<usize>) -> Result<Look, ArrowError> {
+    fn look(
+        &self,
+        columns: Vec<usize>,
+        reader: Option<&mut (dyn LatestReader + 'static)>,
+    ) -> Result<Look, ArrowError> {
         let begun = Instant::now();
         let of: Vec<SampleColumn> = columns.iter().map(|at| LATEST[*at]).collect();
         let mut batch = SampleBatch::new(&of, self.source.now());
         let (mut batches, mut print) = (Vec::new(), 0u64);
-        self.source.latest(&Wanted::All, &mut |row: &Row<'_>| {
+        let mut visit = |row: &Row<'_>| {
             print = print.wrapping_add(mixed(row.sample.time.as_nanos()));
             batch.push(row);
             if batch.rows() == BATCH_ROWS {
                 batches.push(batch.take());
             }
-        });
+        };
+        match reader {
+            Some(reader) => reader.all(&mut visit),
+            None => self.source.latest(&Wanted::All, &mut visit),
+        }
         batches.push(batch.take());
         let batches = batches.into_iter().collect::<Result<_, _>>()?;
         Ok(Look::new(columns, batches, print, begun))

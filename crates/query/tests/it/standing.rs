@@ -6,13 +6,21 @@ use std::time::Duration;
 
 use skopos_access::Caller;
 use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, Value, ValueType};
-use skopos_query::{Described, Engine, Limits, Node, Registry, Row, Source, Wanted};
+use skopos_query::{Described, Engine, LatestReader, Limits, Node, Registry, Row, Source, Wanted};
 
 use crate::world::{block_on, rows};
 
 /// Topics with values that tests change.
 #[derive(Clone, Debug, Default)]
 struct Changing(Arc<Mutex<Vec<(Topic, i64, f64)>>>);
+
+/// The same topics, of a source that knows what a reader has read.
+#[derive(Debug)]
+struct Remembering(Changing);
+
+/// Times of the samples that were read.
+#[derive(Debug)]
+struct Reader(Changing, Vec<(Topic, i64)>);
 
 impl Changing {
     fn set(&self, all: &[(&str, i64, f64)]) {
@@ -57,6 +65,57 @@ impl Source for Changing {
     }
 }
 
+impl Source for Remembering {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
+        self.0.latest(wanted, visit);
+    }
+
+    fn latest_reader(self: Arc<Self>) -> Option<Box<dyn LatestReader>> {
+        Some(Box::new(Reader(self.0.clone(), Vec::new())))
+    }
+
+    fn samples(&self, _: &Wanted, _: RangeInclusive<Timestamp>, _: &mut dyn FnMut(&Row<'_>)) {}
+
+    fn topics(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Described<'_>)) {
+        self.0.topics(wanted, visit);
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        Vec::new()
+    }
+}
+
+impl LatestReader for Reader {
+    fn all(&mut self, visit: &mut dyn FnMut(&Row<'_>)) {
+        self.1.clear();
+        self.0.latest(&Wanted::All, &mut |row| {
+            self.1.push((row.of.topic.clone(), row.sample.time.as_nanos()));
+            visit(row);
+        });
+    }
+
+    fn changed(&mut self, visit: &mut dyn FnMut(usize, &Row<'_>)) -> bool {
+        let (mut place, mut is_same) = (0, true);
+        self.0.latest(&Wanted::All, &mut |row| {
+            let time = row.sample.time.as_nanos();
+            match self.1.get_mut(place) {
+                Some((topic, seen)) if topic == row.of.topic => {
+                    if std::mem::replace(seen, time) != time {
+                        visit(place, row);
+                    }
+                }
+                _ => is_same = false,
+            }
+            place += 1;
+        });
+        is_same && place == self.1.len()
+    }
+}
+
 /// Statements that share a look, and two that do not.
 const STATEMENTS: [&str; 8] = [
     "SELECT topic, value, time FROM latest ORDER BY topic",
@@ -69,10 +128,9 @@ const STATEMENTS: [&str; 8] = [
     "SELECT value FROM latest WHERE topic = 'n01/x/a'",
 ];
 
-#[test]
-fn standing_questions_see_each_change_of_values_and_of_topics() {
-    let source = Changing::default();
-    let engine = Engine::new(Registry::new(Arc::new(source.clone()))).expect("an engine");
+/// Changes a world and compares the answers of standing questions with those of others.
+fn compare(changing: &Changing, source: Arc<dyn Source>, others: &[(String, i64, f64)]) {
+    let engine = Engine::new(Registry::new(source)).expect("an engine");
     let standing = engine.standing();
     let ask = |engine: &Engine, sql: &str| {
         let limits = Limits::default();
@@ -84,13 +142,15 @@ fn standing_questions_see_each_change_of_values_and_of_topics() {
     for world in [
         &[("n01/x/a", 1, 1.0), ("n02/x/a", 1, 2.0)][..],
         &[("n01/x/a", 2, 5.0), ("n02/x/a", 1, 2.0)],
+        &[("n01/x/a", 3, 6.0), ("n02/x/a", 2, f64::NAN)],
         &[("n01/x/a", 2, 5.0), ("n02/x/b", 1, 2.0)],
         &[("n02/x/b", 1, 2.0), ("n01/x/a", 2, 5.0)],
         &[("n02/x/b", 1, 2.0), ("n01/x/a", 2, 5.0), ("n03/y/c", 3, 7.0)],
         &[("n02/x/b", 1, 2.0)],
         &[],
     ] {
-        source.set(world);
+        let others = others.iter().map(|(topic, time, value)| (&**topic, *time, *value));
+        changing.set(&others.chain(world.iter().copied()).collect::<Vec<_>>());
         // A look is valid for a moment.
         std::thread::sleep(Duration::from_millis(100));
         for sql in STATEMENTS {
@@ -99,4 +159,19 @@ fn standing_questions_see_each_change_of_values_and_of_topics() {
         prints.push(standing.fingerprint(&inputs, &|_| true));
     }
     assert!(prints.windows(2).all(|two| two[0] != two[1]), "{prints:?}");
+    // Nothing new is no news.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(prints.last(), Some(&standing.fingerprint(&inputs, &|_| true)));
+}
+
+#[test]
+fn standing_questions_see_each_change_of_values_and_of_topics() {
+    // More than a batch of rows.
+    let many: Vec<_> = (0..9000).map(|n| (format!("n04/z/t{n}"), 1, f64::from(n))).collect();
+    for others in [&[][..], &many] {
+        let changing = Changing::default();
+        compare(&changing, Arc::new(changing.clone()), others);
+        let changing = Changing::default();
+        compare(&changing, Arc::new(Remembering(changing.clone())), others);
+    }
 }

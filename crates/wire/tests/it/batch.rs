@@ -240,6 +240,49 @@ fn a_watcher_receives_each_change_of_a_wanted_topic_once() {
 }
 
 #[test]
+fn a_mirror_knows_which_topics_have_new_samples() {
+    let sample = |index, n: u64| IndexedSample {
+        index,
+        time: Timestamp::from_nanos(n as i64),
+        origin: Origin::Measured,
+        value: Content::Bits(n),
+    };
+    let mut mirror = Mirror::new(Interest::default());
+    let described = vec![vertex(0, "n/a"), vertex(1, "n/b"), vertex(2, "n/c")];
+    let samples = vec![sample(0, 1), sample(1, 1)];
+    let snapshot = Batch { sequence: 1, described, samples, ..Batch::default() };
+    mirror.reset(vec![snapshot.clone()], &mut Recorder::default());
+    let changed = |mirror: &Mirror, since: u64| -> Option<Vec<u32>> {
+        Some(mirror.changed_since(since)?.map(|(index, _)| index).collect())
+    };
+    let (arrangement, total) = (mirror.arrangement(), mirror.samples_total());
+    assert_eq!((total, changed(&mirror, total)), (2, Some(vec![])));
+    let mut sequence = 1;
+    let mut take = |mirror: &mut Mirror, samples: Vec<IndexedSample>, gone: Vec<u32>| {
+        sequence += 1;
+        let batch = Batch { sequence, samples, gone, ..Batch::default() };
+        mirror.take(batch, &mut Recorder::default());
+    };
+    take(&mut mirror, vec![sample(1, 2), sample(0, 1), sample(1, 3)], vec![]);
+    assert_eq!(changed(&mirror, total), Some(vec![1, 1]), "one of them is an old one");
+    assert_eq!(mirror.arrangement(), arrangement);
+    take(&mut mirror, vec![sample(0, 4), sample(0, 5)], vec![]);
+    assert_eq!(changed(&mirror, total), None, "there were too many");
+    assert_eq!(changed(&mirror, total + 2), Some(vec![0, 0]));
+    assert_eq!(changed(&mirror, total + 99), None, "it is a number of another mirror");
+    assert_eq!(mirror.arrangement(), arrangement);
+    take(&mut mirror, vec![sample(2, 6)], vec![]);
+    let with_first = mirror.arrangement();
+    assert!(with_first != arrangement, "a topic has its first sample");
+    take(&mut mirror, vec![], vec![0]);
+    let without = mirror.arrangement();
+    assert!(without != with_first, "a topic is gone");
+    mirror.clear(&mut Recorder::default());
+    mirror.reset(vec![snapshot], &mut Recorder::default());
+    assert!(mirror.arrangement() > without, "all topics went and came");
+}
+
+#[test]
 fn a_node_publishes_topics_of_its_own_name_alone() {
     let (time, value) = (Timestamp::from_nanos(1), Content::Bits(1));
     let sample =

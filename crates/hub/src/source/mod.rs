@@ -1,15 +1,21 @@
 //! The source of the hub's query engine: segments of this machine, and mirrors of all other nodes.
 
+mod read_samples;
+mod remote;
+
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use skopos_model::{Timestamp, Topic, unpoisoned};
-use skopos_query::{Described, Node, RemoteAnswer, Row, Source, Wanted, When};
+use skopos_query::{Described, LatestReader, Node, RemoteAnswer, Row, Source, Wanted, When};
 use skopos_store::history::{self, Found};
-use skopos_wire::{Follower, NodeState, Plane, Site, Vertex};
+use skopos_wire::{Follower, Node as SiteNode, Plane, Site, Vertex};
 
+use self::read_samples::ReadSamples;
+use self::remote::{RemoteNode, described, latest_row};
 use crate::insight_infos::InsightInfos;
 use crate::local::Local;
 use crate::past::{NodeQuestions, ask, has_all, question};
@@ -42,6 +48,12 @@ impl HubSource {
     /// The path of the archive of tasks, which need not exist.
     pub(crate) fn archive_file(&self) -> Option<&Path> {
         self.local.archive_file()
+    }
+
+    /// Returns the nodes of the site that are not of this machine.
+    fn other_nodes(&self) -> Vec<Arc<SiteNode>> {
+        let nodes = self.site.iter().flat_map(Site::nodes);
+        nodes.filter(|node| !self.local.has_node(node.name())).collect()
     }
 
     /// Returns true if `node` is a node of this machine.
@@ -86,27 +98,20 @@ impl HubSource {
     }
 }
 
-/// The node of a mirrored topic.
-struct RemoteNode<'a> {
-    node: &'a str,
-    /// Nanoseconds that its clock is ahead, as in [`Row`].
-    ahead: i64,
+/// Reads the latest samples of a source again and again.
+#[derive(Debug)]
+struct HubReader {
+    source: Arc<HubSource>,
+    read: ReadSamples,
 }
 
-impl<'a> RemoteNode<'a> {
-    fn new(node: &'a str, state: &NodeState) -> Self {
-        Self { node, ahead: state.clock_offset().unwrap_or_default() }
+impl LatestReader for HubReader {
+    fn all(&mut self, visit: &mut dyn FnMut(&Row<'_>)) {
+        self.read.all(&self.source.local, self.source.other_nodes(), visit);
     }
-}
 
-fn described<'a>(of: &RemoteNode<'a>, vertex: &'a Vertex) -> Described<'a> {
-    let (description, publisher) = (&vertex.description, of.node);
-    Described {
-        topic: &description.topic,
-        unit: description.unit,
-        kind: description.kind,
-        value_type: description.value_type,
-        publisher,
+    fn changed(&mut self, visit: &mut dyn FnMut(usize, &Row<'_>)) -> bool {
+        self.read.changed(&self.source.local, &self.source.other_nodes(), visit)
     }
 }
 
@@ -118,11 +123,12 @@ impl Source for HubSource {
     fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
         self.local.latest(wanted, visit);
         self.others(wanted, &mut |of, vertex| {
-            if let Some(sample) = vertex.recent.last() {
-                let (checked_at, ahead) = (vertex.checked_at, of.ahead);
-                visit(&Row { of: described(of, vertex), sample: &sample, checked_at, ahead });
-            }
+            latest_row(of, vertex, visit);
         });
+    }
+
+    fn latest_reader(self: Arc<Self>) -> Option<Box<dyn LatestReader>> {
+        Some(Box::new(HubReader { source: self, read: ReadSamples::default() }))
     }
 
     fn samples(
@@ -199,5 +205,101 @@ impl Source for HubSource {
         }
         let node = self.site.as_ref()?.node(topic.node())?;
         node.state().mirror.find(topic).map(|vertex| vertex.samples_total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use skopos_model::{Kind, Origin, Unit, Value, ValueType};
+    use skopos_shm::Host;
+    use skopos_wire::{Batch, Content, Description, IndexedSample, PlaneConfig};
+
+    use super::*;
+
+    fn batch(sequence: u64, described: &[(u32, &str)], samples: &[(u32, u64)]) -> Batch {
+        let describe = |(index, topic): &(u32, &str)| Description {
+            index: *index,
+            topic: Topic::new(topic).expect("a topic"),
+            unit: Unit::NONE,
+            kind: Kind::Gauge,
+            value_type: ValueType::U64,
+        };
+        let sample = |(index, n): &(u32, u64)| IndexedSample {
+            index: *index,
+            time: Timestamp::from_nanos(*n as i64),
+            origin: Origin::Measured,
+            value: Content::Bits(*n),
+        };
+        Batch {
+            sequence,
+            described: described.iter().map(describe).collect(),
+            samples: samples.iter().map(sample).collect(),
+            ..Batch::default()
+        }
+    }
+
+    fn shown(row: &Row<'_>) -> (String, Value) {
+        (row.of.topic.to_string(), row.sample.value.clone())
+    }
+
+    #[test]
+    fn a_reader_shows_what_is_new_at_its_place() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let at = format!("tcp/127.0.0.1:{}", port.expect("a port").port());
+        let alone = PlaneConfig::alone("test");
+        let hub = PlaneConfig { listen: vec![at.clone()], ..alone.clone() };
+        let follower = Follower::start(&Plane::open(&hub).expect("open")).expect("it follows");
+        let local = Local::new(Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host"));
+        let source = Arc::new(HubSource::new(local, Some(&follower), InsightInfos::default()));
+        let mut reader = source.clone().latest_reader().expect("there is one");
+        let node = PlaneConfig { is_client: true, connect: vec![at], ..alone };
+        let node = Plane::open(&node).expect("open");
+        let topics = [(0, "n01/a"), (1, "n01/b"), (2, "n01/c")];
+        let snapshot = move || vec![batch(1, &topics, &[(0, 1), (1, 1)])];
+        let outlet = node.announce("n01", 1, snapshot).expect("announced");
+        let rows = || {
+            let mut rows = Vec::new();
+            source.latest(&Wanted::All, &mut |row| rows.push(shown(row)));
+            rows.sort_by(|a, b| a.0.cmp(&b.0));
+            rows
+        };
+        let until = |is_so: &dyn Fn() -> bool| {
+            let start = Instant::now();
+            while !is_so() {
+                assert!(start.elapsed() < Duration::from_secs(30), "{:?}", rows());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        until(&|| rows().len() == 2);
+        assert!(!reader.changed(&mut |_, _| ()), "a node has come");
+        let mut places = Vec::new();
+        reader.all(&mut |row| places.push(shown(row)));
+        let mut show = |reader: &mut Box<dyn LatestReader>, places: &mut Vec<(String, Value)>| {
+            let mut count = 0;
+            let is_whole = reader.changed(&mut |place, row| {
+                let (topic, value) = shown(row);
+                assert_eq!(places[place].0, topic, "it keeps its place");
+                places[place].1 = value;
+                count += 1;
+            });
+            (is_whole, count)
+        };
+        assert_eq!(show(&mut reader, &mut places), (true, 0));
+        outlet.send(&batch(2, &[], &[(1, 7)])).expect("sent");
+        until(&|| rows()[1].1 == Value::U64(7));
+        assert_eq!(show(&mut reader, &mut places), (true, 1), "one of two");
+        let samples: Vec<_> = (10..20).map(|n| (1, n)).collect();
+        outlet.send(&batch(3, &[], &samples)).expect("sent");
+        until(&|| rows()[1].1 == Value::U64(19));
+        assert_eq!(show(&mut reader, &mut places), (true, 2), "too many to be noted");
+        places.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(places, rows());
+        outlet.send(&batch(4, &[], &[(2, 30)])).expect("sent");
+        until(&|| rows().len() == 3);
+        assert!(!show(&mut reader, &mut Vec::new()).0, "a topic has its first sample");
     }
 }
