@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
-use skopos_model::Timestamp;
 use skopos_query::arrow::array::RecordBatch;
 use skopos_query::arrow::datatypes::{Field, Schema};
 use skopos_query::arrow::error::ArrowError;
@@ -12,8 +11,6 @@ use skopos_query::arrow::ipc::writer::StreamWriter;
 use skopos_query::arrow::json::WriterBuilder;
 use skopos_query::arrow::json::writer::{JsonArray, Writer};
 use skopos_query::{Answer, Way};
-
-use crate::standing::Change;
 
 /// The part of the JSON document before its rows.
 #[derive(Serialize)]
@@ -128,20 +125,6 @@ pub(crate) fn rows_json(batches: &[RecordBatch]) -> Result<String, ArrowError> {
     rows.write_batches(&batches.iter().collect::<Vec<_>>())?;
     rows.finish()?;
     String::from_utf8(rows.into_inner()).map_err(|e| ArrowError::JsonError(e.to_string()))
-}
-
-/// Writes a change of a standing question's answer as `docs/json/watch-sql.schema.json` describes it.
-///
-/// # Errors
-/// Fails if the rows cannot be encoded or written.
-pub fn change_json(
-    change: &Change,
-    time: Timestamp,
-    writer: &mut impl Write,
-) -> Result<(), ArrowError> {
-    write!(writer, "{{\"event\":\"rows\",\"time\":\"{time}\",\"time_ns\":{}", time.as_nanos())?;
-    writer.write_all(change.json()?.as_bytes())?;
-    Ok(())
 }
 
 /// Writes batches as an Arrow IPC stream.

@@ -2,9 +2,11 @@
 //! no longer is in it is gone; a row with a changed cell is both. Equal rows are counted.
 
 use std::cmp::Ordering;
+use std::io::Write;
 use std::sync::atomic::{self, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
+use skopos_model::Timestamp;
 use skopos_query::arrow::array::{RecordBatch, UInt32Array};
 use skopos_query::arrow::compute::{concat_batches, take_record_batch};
 use skopos_query::arrow::datatypes::SchemaRef;
@@ -42,11 +44,18 @@ impl Change {
         Self { schema, new, gone, rows, json: OnceLock::new() }
     }
 
-    /// Returns the change as JSON: the rest of an object that has begun.
+    /// Writes the change as `docs/json/watch-sql.schema.json` describes it.
     ///
     /// # Errors
-    /// Fails if the rows cannot be encoded.
-    pub(crate) fn json(&self) -> Result<&str, ArrowError> {
+    /// Fails if the rows cannot be encoded or written.
+    pub fn write_json(&self, time: Timestamp, writer: &mut impl Write) -> Result<(), ArrowError> {
+        write!(writer, "{{\"event\":\"rows\",\"time\":\"{time}\",\"time_ns\":{}", time.as_nanos())?;
+        writer.write_all(self.json()?.as_bytes())?;
+        Ok(())
+    }
+
+    /// Returns the part of the JSON object after its time.
+    fn json(&self) -> Result<&str, ArrowError> {
         if let Some(json) = self.json.get() {
             return Ok(json);
         }

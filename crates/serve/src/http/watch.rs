@@ -25,7 +25,6 @@ use tokio::time::Instant;
 use super::context::HttpContext;
 use super::parameters::{self, parameters, unknown};
 use super::refusal::Refusal;
-use skopos_hub::pieces::change_json;
 use skopos_hub::topics;
 use skopos_hub::{Question, Standing, any_changed};
 use skopos_term::find::readings_of;
@@ -133,7 +132,7 @@ async fn of_statement<K>(
         Err(e) => return Some((Ok(failed(Refusal::from(&*e))), None)),
     };
     let (now, mut data) = (context.backend.source.now(), Vec::new());
-    let event = match change_json(&change, now, &mut data) {
+    let event = match change.write_json(now, &mut data) {
         Ok(()) => {
             let data = String::from_utf8_lossy(&data);
             Event::default().event("rows").id(now.as_nanos().to_string()).data(data)

@@ -10,7 +10,6 @@ use skopos_shm::now;
 
 use super::watch_args::WatchArgs;
 use skopos_hub::Change;
-use skopos_hub::pieces::change_json;
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::find::open_host;
@@ -66,7 +65,7 @@ fn watching(global: &Global, sql: &str, every: Option<Duration>) -> Result<Watch
 fn show(out: &mut Out, change: &Change, is_first: bool) -> Result<(), ArrowError> {
     let time = now();
     if out.style == Style::Json {
-        change_json(change, time, out.writer())?;
+        change.write_json(time, out.writer())?;
         writeln!(out.writer())?;
         return Ok(());
     }
