@@ -28,7 +28,7 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) ->
         }
         DataFusionError::SchemaError(schema, _) => {
             if let SchemaError::FieldNotFound { field, valid_fields } = &**schema {
-                if let Some(error) = other_table(field, valid_fields, sql) {
+                if let Some(error) = other_table(field, valid_fields, sql, catalog) {
                     return error;
                 }
                 let known = valid_fields.iter().map(|field| field.name.clone()).collect();
@@ -67,11 +67,19 @@ pub(crate) fn explained(error: DataFusionError, sql: &str, catalog: &Catalog) ->
     Error::Query { message: message.to_owned() }
 }
 
-/// Returns the error of a column that exists, and not in the table that is written before it.
-fn other_table(field: &Column, known: &[Column], sql: &str) -> Option<Error> {
+/// Returns the error of a column that is not in the table which is written before it.
+fn other_table(field: &Column, known: &[Column], sql: &str, catalog: &Catalog) -> Option<Error> {
     let table = field.relation.as_ref()?.table();
     let named = || known.iter().filter(|column| column.name == field.name);
-    named().next()?;
+    if named().next().is_none() {
+        let has_table =
+            |column: &&Column| column.relation.as_ref().is_some_and(|r| r.table() == table);
+        let of_it = known.iter().filter(has_table).map(|column| column.name.clone());
+        let nearest = nearest_name(&field.name, of_it.collect::<Vec<_>>());
+        let (at, name) = (position_of(&field.name, sql), format!("{table}.{}", field.name));
+        let nearest = nearest.map(|nearest| format!("{table}.{nearest}"));
+        return Some(Error::UnknownName { at, what: "column", name, nearest });
+    }
     let Some(nearest) = named().find_map(|column| column.relation.as_ref()) else {
         let message = format!("`{table}.{0}` is not known here: write `{0}`", field.name);
         return Some(placed(table, message, sql));
@@ -79,6 +87,11 @@ fn other_table(field: &Column, known: &[Column], sql: &str) -> Option<Error> {
     let at = position_of(table, sql);
     let is_here = |column: &Column| column.relation.as_ref().is_some_and(|r| r.table() == table);
     let column = |table: &str| format!("{table}.{}", field.name);
+    if !known.iter().any(is_here) && catalog.all_names().iter().any(|name| name == table) {
+        let message =
+            format!("`{table}` has another name here: write `{}`", column(nearest.table()));
+        return Some(placed(table, message, sql));
+    }
     let (what, [name, nearest]) = match known.iter().any(is_here) {
         true => ("column", [table, nearest.table()].map(column)),
         false => ("table", [table, nearest.table()].map(str::to_owned)),

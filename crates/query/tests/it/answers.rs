@@ -151,6 +151,16 @@ fn an_error_does_not_deny_what_exists() {
             "did you mean `n.alive`?",
         ),
         (
+            "SELECT samples.value FROM samples s",
+            "line 1, column 8: `samples` has another name here: write `s.value`",
+            "",
+        ),
+        (
+            "SELECT q.value FROM (SELECT topic, 1 AS values FROM samples) q",
+            "line 1, column 10: there is no column `q.value`",
+            "did you mean `q.values`?",
+        ),
+        (
             "SELECT topic FROM samples UNION SELECT topic FROM latest ORDER BY samples.topic",
             "line 1, column 19: `samples.topic` is not known here: write `topic`",
             "",
