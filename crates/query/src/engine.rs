@@ -95,8 +95,8 @@ impl Engine {
         self.planner.point(sql)
     }
 
-    /// Returns the answer of a point read as [`point`](Self::point) does, found on a thread of the engine: for callers
-    /// whose own thread does input and output for many clients.
+    /// Returns the answer of a point read as [`point`](Self::point) does, for callers whose own thread does input and output
+    /// for many clients: only a small read that was asked before is done on it, and others on a thread of the engine.
     ///
     /// # Errors
     /// The engine is closing.
@@ -105,15 +105,17 @@ impl Engine {
         caller: &Caller,
         sql: &str,
     ) -> impl Future<Output = Result<Option<Answer>, Error>> + Send {
-        let (planner, sql) = (self.planner.clone(), sql.to_owned());
         let is_allowed = may(caller, Action::ReadFacts).is_ok();
         async move {
             if !is_allowed {
                 // The planner says why.
                 return Ok(None);
             }
-            let work = planner.clone();
-            planner.reads().run(async move { Ok(work.point(&sql)) }).await
+            if let Some(answer) = self.planner.small_point(sql) {
+                return Ok(Some(answer));
+            }
+            let (work, sql) = (self.planner.clone(), sql.to_owned());
+            self.planner.reads().run(async move { Ok(work.point(&sql)) }).await
         }
     }
 
@@ -175,8 +177,11 @@ impl Engine {
         }
     }
 
-    /// Starts the plan of a statement that is not a point read.
-    fn planned(
+    /// Returns the answer of a statement that [`read`](Self::read) or [`point`](Self::point) does not answer, batch by batch.
+    ///
+    /// # Errors
+    /// See [`stream`](Self::stream).
+    pub fn planned(
         &self,
         caller: &Caller,
         sql: &str,
@@ -266,18 +271,30 @@ impl Engine {
         }
     }
 
-    /// Returns the answer with these values if it is that of a point read; see [`point`](Self::point).
-    pub fn point_prepared(
+    /// Returns the answer with these values as [`read`](Self::read) does.
+    ///
+    /// # Errors
+    /// The engine is closing.
+    pub fn read_prepared(
         &self,
         caller: &Caller,
         prepared: &Prepared,
         values: &RecordBatch,
-    ) -> Option<Answer> {
-        may(caller, Action::ReadFacts).ok()?;
-        let values = prepared.scalars(values).ok()?;
-        match values.is_empty() {
-            true => self.point(caller, &prepared.sql),
-            false => self.point_bound(prepared, &values),
+    ) -> impl Future<Output = Result<Option<Answer>, Error>> + Send {
+        async move {
+            let Ok(values) = prepared.scalars(values) else { return Ok(None) };
+            if values.is_empty() {
+                return self.read(caller, &prepared.sql).await;
+            }
+            let point = prepared.point(&values, self.planner.catalog());
+            let Some(point) = point.filter(|_| may(caller, Action::ReadFacts).is_ok()) else {
+                return Ok(None);
+            };
+            if point.is_small() {
+                return Ok(self.planner.answer(&point));
+            }
+            let work = self.planner.clone();
+            self.planner.reads().run(async move { Ok(work.answer(&point)) }).await
         }
     }
 
@@ -335,7 +352,7 @@ impl Engine {
     }
 
     fn point_bound(&self, prepared: &Prepared, values: &[ScalarValue]) -> Option<Answer> {
-        self.planner.read(&prepared.point(values, self.planner.catalog())?)
+        self.planner.answer(&prepared.point(values, self.planner.catalog())?)
     }
 }
 

@@ -193,11 +193,19 @@ impl Planner {
     pub(crate) fn point(&self, sql: &str) -> Option<Answer> {
         let compiled = self.cache.get(sql).or_else(|| self.compile_point(sql))?;
         let Compiled::Point(point) = &*compiled else { return None };
-        self.read(point)
+        self.answer(point)
+    }
+
+    /// Returns the answer of a point read that was compiled before and is a small one.
+    pub(crate) fn small_point(&self, sql: &str) -> Option<Answer> {
+        match &*self.cache.get(sql)? {
+            Compiled::Point(point) if point.is_small() => self.answer(point),
+            _ => None,
+        }
     }
 
     /// Runs a point read; `None` if only a plan can find the answer.
-    pub(crate) fn read(&self, point: &Point) -> Option<Answer> {
+    pub(crate) fn answer(&self, point: &Point) -> Option<Answer> {
         point.read(self.source()).map(Answer::of_point)
     }
 

@@ -89,7 +89,10 @@ impl Stream {
     }
 
     /// Collects all rows. The answer holds the permit.
-    pub(crate) async fn collect(mut self) -> Result<Answer, Error> {
+    ///
+    /// # Errors
+    /// See [`Engine::query`](crate::Engine::query).
+    pub async fn collect(mut self) -> Result<Answer, Error> {
         let mut batches = Vec::new();
         while let Some(batch) = self.batches.next().await {
             let batch = batch?;

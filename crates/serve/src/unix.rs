@@ -265,7 +265,9 @@ impl Connection {
         let (engine, sql) = (engine.clone(), request.sql.clone());
         let running = self.counts.run();
         self.while_connected(async move {
-            let answer = engine.query(&Caller::Owner, &sql, &limits).await;
+            let planned =
+                async { engine.planned(&Caller::Owner, &sql, &limits).await?.collect().await };
+            let answer = planned.await;
             running.done();
             answer
         })

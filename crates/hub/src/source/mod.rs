@@ -278,7 +278,7 @@ mod tests {
         assert!(!reader.changed(&mut |_, _| ()), "a node has come");
         let mut places = Vec::new();
         reader.all(&mut |row| places.push(shown(row)));
-        let mut show = |reader: &mut Box<dyn LatestReader>, places: &mut Vec<(String, Value)>| {
+        let show = |reader: &mut Box<dyn LatestReader>, places: &mut Vec<(String, Value)>| {
             let mut count = 0;
             let is_whole = reader.changed(&mut |place, row| {
                 let (topic, value) = shown(row);

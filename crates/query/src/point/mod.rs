@@ -24,6 +24,9 @@ use crate::catalog::Catalog;
 use crate::inputs::Inputs;
 use crate::source::{Source, Wanted};
 
+/// The most topics of a read that any thread may do: it takes some 20 µs, less than to wake another thread.
+const MAX_TOPICS_AT_ONCE: usize = 128;
+
 /// A statement that is a point read.
 #[derive(Debug)]
 pub(crate) enum Point {
@@ -52,6 +55,19 @@ impl Point {
             Self::Rows(rows) => rows.read(source),
             Self::Aggregates(aggregates) => aggregates.read(source),
         }
+    }
+
+    /// Returns true if it reads so few topics that it delays nobody.
+    pub(crate) fn is_small(&self) -> bool {
+        let topics = match self {
+            Self::Tuples(tuples) => tuples.topics(),
+            Self::Rows(rows) => match rows.wanted() {
+                Wanted::These(topics) => topics.len(),
+                _ => return false,
+            },
+            Self::Aggregates(_) => return false,
+        };
+        topics <= MAX_TOPICS_AT_ONCE
     }
 
     /// Returns true if it reads all topics.

@@ -124,6 +124,11 @@ impl Tuples {
         batch.take().ok()
     }
 
+    /// Returns the number of topics that are read.
+    pub(super) fn topics(&self) -> usize {
+        self.topics.len()
+    }
+
     pub(super) fn inputs(&self) -> Inputs {
         let topics = self.topics.iter().map(|(_, wanted)| TopicFilter::from(wanted.clone()));
         Inputs::of_samples(topics.collect(), false)

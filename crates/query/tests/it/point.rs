@@ -340,7 +340,8 @@ proptest! {
         let prepared = block_on(engine.prepare(&Caller::Owner, &sql)).expect("prepared");
         let planned = block_on(engine.query_planned(&Caller::Owner, &written, &Limits::default()));
         let planned = rows(&planned.map_err(|e| TestCaseError::fail(format!("{written}: {e}")))?).1;
-        let Some(found) = engine.point_prepared(&Caller::Owner, &prepared, &values) else { return Ok(()) };
+        let found = block_on(engine.read_prepared(&Caller::Owner, &prepared, &values));
+        let Some(found) = found.expect("it works") else { return Ok(()) };
         let (names, found) = unsigned(rows(&found));
         prop_assert_eq!(found, unsigned((Vec::new(), planned)).1, "{} is {}", sql, written);
         // The columns that were described before there were values are those of the answer.

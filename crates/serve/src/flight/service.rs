@@ -217,7 +217,7 @@ impl FlightSqlService for SqlService {
         match Handle::decode(&ticket.statement_handle) {
             Some(Handle::Statement(sql)) => {
                 let point = self.engine.read(&caller, &sql).await.map_err(|e| status::of(&e))?;
-                self.run(point, self.engine.stream(&caller, &sql, &LIMITS)).await
+                self.run(point, self.engine.planned(&caller, &sql, &LIMITS)).await
             }
             _ => Err(Status::invalid_argument("the ticket is not one of a statement")),
         }
@@ -290,7 +290,8 @@ impl FlightSqlService for SqlService {
         let caller = caller_of(&request);
         let Bound { prepared, values } = self.find(&caller, &query.prepared_statement_handle)?;
         let values = values.unwrap_or_else(no_values);
-        let point = self.engine.point_prepared(&caller, &prepared, &values);
+        let point = self.engine.read_prepared(&caller, &prepared, &values).await;
+        let point = point.map_err(|e| status::of(&e))?;
         self.run(point, self.engine.stream_prepared(&caller, &prepared, &values, &LIMITS)).await
     }
 

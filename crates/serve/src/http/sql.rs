@@ -126,7 +126,7 @@ async fn run(
     // then drops this function, and the set aborts the task.
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
-        let answer = engine.query(&caller, &sql, &limits).await;
+        let answer = async { engine.planned(&caller, &sql, &limits).await?.collect().await }.await;
         running.done();
         answer
     });
