@@ -112,9 +112,16 @@ fn one_connection_too_many_gets_an_error_and_is_closed() {
         stream.write_all(b"GET /healthz").expect("sent");
         stream
     };
-    let open: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| begin()).collect();
+    let mut open: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| begin()).collect();
     let request = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", up.at);
-    eventually("all slots are taken", || ask(&up, &request).1.status == 503);
+    eventually("all slots are taken", || {
+        // One whose bytes a busy hub has not read yet counts as idle and makes room.
+        let is_full = ask(&up, &request).1.status == 503;
+        if !is_full {
+            open.push(begin());
+        }
+        is_full
+    });
     for _ in 0..3 {
         let (mut stream, got) = ask(&up, &request);
         let error = &got.json()["error"];
