@@ -49,6 +49,17 @@ pub enum Error {
         /// The time at which it created the segment.
         since: Timestamp,
     },
+    /// This process is a child of the one that made the segment.
+    #[error(
+        "the segment `{segment}` is of process {pid}, which forked this one: \
+         make a publisher after the fork, under a name of its own"
+    )]
+    Forked {
+        /// The segment's name.
+        segment: String,
+        /// The process id of its publisher.
+        pid: u32,
+    },
     /// The directory or file belongs to another user.
     #[error("{path}: belongs to user {found}, not to {wanted}")]
     Owner {

@@ -1,6 +1,7 @@
 //! Reads of one vertex: the latest value, a range of time, the value that held at a time.
 
 use std::fmt;
+use std::mem::offset_of;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use skopos_model::{Sample, Scalar, Structured, Timestamp, Topic, Value, ValueTyp
 
 use crate::error::Error;
 use crate::flags::{MARK_FOLLOWED, MARK_READ};
-use crate::ring::{Place, RawSample, RawVertex, SlotState};
+use crate::ring::{Place, RawSample, RawVertex, SlotState, VertexHead};
 use crate::segment::{Segment, VertexInfo};
 use crate::sys;
 
@@ -87,6 +88,11 @@ impl Vertex {
     #[inline]
     pub fn segment(&self) -> &Segment {
         &self.segment
+    }
+
+    /// Returns the place of the word `owner` in the segment's file.
+    pub(crate) fn owner_offset(&self) -> u64 {
+        self.place.offset + offset_of!(VertexHead, owner) as u64
     }
 
     #[inline]

@@ -52,6 +52,7 @@ fn fill(publisher: &Publisher) {
         let mut tick = group.tick(at(n));
         tick.publish(&left, n as u64).expect("registered");
         tick.publish(&right, -n).expect("registered");
+        tick.commit();
     }
 }
 
