@@ -171,3 +171,42 @@ fn snapshots_are_consistent_while_ticks_go_on() {
     assert!(taken > 1, "only {taken} snapshots");
     drop(publisher);
 }
+
+#[test]
+fn a_tick_that_an_error_ends_is_passed_over() {
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "ticks");
+    let mut group = publisher.group("pair").expect("room");
+    let a = group.register(spec("test/a", ValueType::U64)).expect("room");
+    let b = group.register(spec("test/b", ValueType::U64)).expect("room");
+    let vertices = find(&publisher, &["test/a", "test/b"]);
+    let mut publish = |time: i64, value: u64, fails: bool| -> Result<(), Error> {
+        let mut tick = group.tick(at(time));
+        tick.publish(&a, value)?;
+        if fails {
+            tick.publish(&b, 0.5)?;
+        }
+        tick.publish(&b, value)?;
+        tick.commit();
+        Ok(())
+    };
+    publish(100, 1, false).expect("a whole tick");
+    assert!(matches!(publish(200, 2, true), Err(Error::WrongType { .. })));
+    let taken = snapshot(&vertices).expect("the tick before");
+    assert_eq!(taken.time, at(100));
+    let values = |taken: &skopos_shm::Snapshot| -> Vec<_> {
+        taken.samples.iter().flatten().map(|sample| sample.value.clone()).collect()
+    };
+    assert_eq!(values(&taken), [Value::U64(1), Value::U64(1)]);
+    assert_eq!(vertices[0].latest().expect("published").as_f64(), Some(2.0), "one by one");
+    // The next tick is after it, also if the clock went back meanwhile.
+    publish(150, 3, false).expect("a whole tick");
+    let taken = snapshot(&vertices).expect("the last tick");
+    assert_eq!((taken.time, values(&taken)), (at(201), vec![Value::U64(3), Value::U64(3)]));
+    let check = a.check_at(at(999));
+    assert!(matches!(check, Err(Error::NeedsTick(_))), "a time of its own would part the tick");
+    let tick = group.tick(at(300));
+    tick.check(&a).expect("its own");
+    tick.commit();
+    assert_eq!(vertices[0].latest().expect("published").checked_at, at(300));
+}
