@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use skopos_model::SplitMix64;
-use skopos_shm::{Publisher, Segment};
+use skopos_shm::{Error, Publisher, Segment};
 
 use crate::hostile::{Specimen, offset, read_everything, specimen};
 use crate::support::{PATIENCE, runtime_dir, seed};
