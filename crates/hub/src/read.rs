@@ -86,20 +86,22 @@ pub fn read(
         if !known.insert(pattern.as_str().to_owned()) {
             continue;
         }
-        if found.len() > MAX_TOPICS || begun.elapsed() > LOOKUP_TIME {
-            let failure = Failure::no(format!("more than {MAX_TOPICS} topics match"));
-            let hint = "ask for fewer, for example those of one node, or use SQL with a LIMIT";
-            return Err(ReadError::Invalid(failure.hint(hint)));
+        if begun.elapsed() > LOOKUP_TIME {
+            return Err(too_many());
         }
         let wanted = wanted(&pattern);
         source.topics(&wanted, &mut |described| {
-            if pattern.matches(described.topic) {
+            if found.len() <= MAX_TOPICS && pattern.matches(described.topic) {
                 found.entry(described.topic.clone()).or_insert(None);
             }
         });
+        if found.len() > MAX_TOPICS {
+            return Err(too_many());
+        }
         let now = source.now();
         source.latest(&wanted, &mut |row: &Row<'_>| {
-            if pattern.matches(row.of.topic) {
+            // A topic that has come since is in the next answer.
+            if found.contains_key(row.of.topic) {
                 found.insert(row.of.topic.clone(), Some((json(row, now), looked(row, now))));
             }
         });
@@ -127,6 +129,12 @@ pub fn read(
         }
     }
     Ok(all)
+}
+
+fn too_many() -> ReadError {
+    let failure = Failure::no(format!("more than {MAX_TOPICS} topics match"));
+    let hint = "ask for fewer, for example those of one node, or use SQL with a LIMIT";
+    ReadError::Invalid(failure.hint(hint))
 }
 
 fn looked(row: &Row<'_>, now: Timestamp) -> Freshness {

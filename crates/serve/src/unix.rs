@@ -109,7 +109,7 @@ impl HubSocket {
                 let ending = stream.clone();
                 let close = move || drop(ending.shutdown(Shutdown::Both));
                 let connection = Connection {
-                    activity: connections.add(false, close),
+                    activity: connections.add(None, close),
                     stream,
                     backend: backend.clone(),
                     counts: counts.clone(),

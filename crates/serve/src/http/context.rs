@@ -15,8 +15,8 @@ pub(super) struct HttpContext {
     pub(super) counts: Arc<Counts>,
     /// The certificate and the tokens of the hub.
     pub(super) admittance: Admittance,
-    /// Permits to read patterns and to have values measured.
-    pub(super) reads: Arc<Semaphore>,
+    /// Permits to have values measured.
+    pub(super) measurements: Arc<Semaphore>,
     /// Permits to watch.
     pub(super) watchers: Arc<Semaphore>,
     /// Permits to look for changes of watched topics.

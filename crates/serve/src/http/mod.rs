@@ -13,6 +13,7 @@
 mod accept;
 mod context;
 mod refusal;
+mod sending;
 mod connection;
 mod guard;
 mod small;
@@ -43,8 +44,8 @@ use skopos_term::Failure;
 /// keep idle connections.
 const MAX_CONNECTIONS: u64 = 2048;
 
-/// Maximum number of requests that read patterns, or have values measured, at one time.
-const MAX_READS: usize = 16;
+/// Maximum number of requests that have values measured at one time.
+const MAX_MEASUREMENTS: usize = 16;
 
 /// Maximum number of clients that watch at one time: dashboards and programs of a site.
 const MAX_WATCHERS: usize = 1024;
@@ -81,7 +82,7 @@ pub(crate) fn open(
         counts.clone(),
         runtime,
         |incoming| {
-            let reads = Arc::new(Semaphore::new(MAX_READS));
+            let measurements = Arc::new(Semaphore::new(MAX_MEASUREMENTS));
             let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
             let checks = Arc::new(Semaphore::new(MAX_CHECKS));
             let watched = Arc::new(Semaphore::new(MAX_WATCHED));
@@ -89,7 +90,7 @@ pub(crate) fn open(
                 backend,
                 counts,
                 admittance,
-                reads,
+                measurements,
                 watchers,
                 checks,
                 watched,

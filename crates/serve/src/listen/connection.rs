@@ -15,7 +15,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
-use super::idle::{Connections, Open};
+use super::entering::Entrant;
+use super::idle::{Client, Connections, Open};
 use skopos_access::Caller;
 use skopos_hub::counts::OpenConnection;
 
@@ -88,11 +89,11 @@ impl Connection {
         stream: Stream,
         (caller, first_bytes): (Caller, u64),
         counted: OpenConnection,
-        (open, connections): (Sender<Infallible>, &Connections),
+        (open, connections, stranger): (Sender<Infallible>, &Connections, Option<Entrant>),
     ) -> Self {
         let end = Arc::<End>::default();
         let ending = end.clone();
-        let activity = connections.add(caller == Caller::Stranger, move || {
+        let activity = connections.add(stranger, move || {
             ending.is_due.store(true, Ordering::SeqCst);
             ending.reader.wake();
         });
@@ -120,6 +121,11 @@ impl Connection {
     /// Returns the caller, as far as the connection shows it.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Returns the client, for whoever finds out who it is.
+    pub(crate) fn client(&self) -> Client {
+        self.activity.client()
     }
 
     /// Returns true if input arrived since the last write.
