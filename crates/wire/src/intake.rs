@@ -76,6 +76,7 @@ impl<W: NodeWatcher> Intake<W> {
             Message::Batch { node, incarnation, message, received_at } => {
                 self.batch(&node, incarnation, &message, received_at);
             }
+            Message::TooLong { node, incarnation } => self.too_long(&node, incarnation),
             Message::Snapshot(snapshot) => self.snapshot(snapshot),
             Message::Refreshed { node, batch, done } => {
                 let is_known = self
@@ -200,6 +201,16 @@ impl<W: NodeWatcher> Intake<W> {
                 self.request_snapshot(name, incarnation);
                 false
             }
+        }
+    }
+
+    /// Counts bytes that cannot be a batch. They count for the node that they name where messages need no proof.
+    fn too_long(&mut self, name: &str, incarnation: i64) {
+        let node = self.site.node(name).filter(|_| !self.plane.desk.demands());
+        let state = node.as_ref().map(|node| node.state());
+        match state.filter(|state| state.incarnation == incarnation) {
+            Some(mut state) => self.malformed(name, &mut state),
+            None => drop(self.site.shared.counts.malformed.fetch_add(1, Ordering::Relaxed)),
         }
     }
 

@@ -37,6 +37,9 @@ const ID_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
 const ENTRY_BYTES: usize = ID_BYTES + TAG_BYTES;
 
+/// The most bytes that the tags of a batch have: one for each follower that can have one.
+pub(crate) const MAX_TAGS_BYTES: usize = MAX_SESSIONS * ENTRY_BYTES;
+
 /// One half of an exchange of keys, before the other half is there.
 pub(crate) struct Exchange {
     private: EphemeralPrivateKey,
