@@ -64,6 +64,11 @@ impl Inbox {
         self.shared.counts.forged.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a message that cannot be what its key says.
+    pub(crate) fn note_malformed(&self) {
+        self.shared.counts.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Puts a message into the queue. Returns false, and drops the message, if the queue is full.
     pub(crate) fn put(&self, message: Message) -> bool {
         self.queue.try_send(message).is_ok()

@@ -287,7 +287,7 @@ impl<W: NodeWatcher> Intake<W> {
         let request = request.timeout(SNAPSHOT_TIMEOUT).priority(Priority::DataLow);
         let request = request.callback(move |reply| {
             if let Ok(sample) = reply.result() {
-                parts.add(sample.into());
+                parts.add(sample);
             }
         });
         request.wait().map_err(|e| Error::plane(&e))
