@@ -37,6 +37,7 @@ mod site;
 mod arrived;
 mod inbox;
 mod snapshot;
+mod requested;
 mod intake;
 mod follower;
 mod history;
