@@ -31,6 +31,7 @@ mod mirror;
 mod trust;
 mod meeting;
 mod config;
+mod places;
 mod plane;
 mod clock;
 mod site;
