@@ -282,7 +282,9 @@ impl Answers {
         let exchange = Exchange::begin()?;
         let half = exchange.public.to_vec();
         let session = exchange.agree(&received.nonce, &received.nonce)?;
-        self.sessions.add(follower.node.clone(), session);
+        if !self.sessions.add(follower, session, Instant::now()) {
+            return Err(Error::Refused("too many programs follow this node".to_owned()));
+        }
         Ok(half)
     }
 
