@@ -381,7 +381,8 @@ mod tests {
         let younger = admission.admit(&Caller::Owner, PATIENCE).await.expect("a place");
         admission.running.stop_youngest();
         assert!(matches!(younger.stopped().await, Error::Memory(_)));
-        let is_stopped = |permit: &Permit| permit.statement.as_ref().is_some_and(|s| *s.stop.borrow());
+        let is_stopped =
+            |permit: &Permit| permit.statement.as_ref().is_some_and(|s| *s.stop.borrow());
         assert!(!is_stopped(&older));
         admission.running.stop_youngest();
         assert!(is_stopped(&older), "the next one");

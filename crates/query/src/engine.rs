@@ -387,9 +387,8 @@ impl Engine {
             }
         }
         let prepared = prepared.clone();
-        let read = move |planner: &Planner| {
-            planner.answer(&prepared.point(&values, planner.catalog())?)
-        };
+        let read =
+            move |planner: &Planner| planner.answer(&prepared.point(&values, planner.catalog())?);
         self.read_with_place(caller, read).await
     }
 

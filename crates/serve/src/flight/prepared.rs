@@ -1,6 +1,7 @@
 //! Prepared statements that clients hold: each belongs to the caller who prepared it. Their number, bytes and age are
 //! bounded.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -123,11 +124,17 @@ impl State {
         }
     }
 
-    /// Evicts the least recently used statements, but not `newest`, until the limits hold.
+    /// Evicts statements, but not `newest`, until the limits hold: the least recently used ones of the owner who has most.
     fn make_room(&mut self, newest: u64) {
         while self.held.len() > MAX_STATEMENTS || self.bytes > MAX_BYTES {
+            let is_too_long = self.bytes > MAX_BYTES;
+            let mut taken: HashMap<&Caller, usize> = HashMap::new();
+            for held in self.held.values() {
+                *taken.entry(&held.owner).or_default() += if is_too_long { held.bytes } else { 1 };
+            }
             let others = self.held.iter().filter(|(number, _)| **number != newest);
-            let Some((&oldest, _)) = others.min_by_key(|(_, held)| held.used_at) else { return };
+            let key = |held: &Held| (Reverse(taken[&held.owner]), held.used_at);
+            let Some((&oldest, _)) = others.min_by_key(|(_, held)| key(held)) else { return };
             self.remove(oldest);
         }
     }

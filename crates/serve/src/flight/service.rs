@@ -273,7 +273,8 @@ impl FlightSqlService for SqlService {
         let caller = caller_of(&request);
         self.find(&caller, &query.prepared_statement_handle)?;
         let values = timeout(VALUES_TIME, values(request.into_inner())).await;
-        let values = values.map_err(|_| Status::deadline_exceeded("the values came too slowly"))??;
+        let values =
+            values.map_err(|_| Status::deadline_exceeded("the values came too slowly"))??;
         match self.statements.bind(&caller, number, values) {
             true => Ok(DoPutPreparedStatementResult {
                 prepared_statement_handle: Some(query.prepared_statement_handle),

@@ -7,6 +7,7 @@ use skopos_hub::counts::Counts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::refusal::Refusal;
+use super::watchers::Watchers;
 use crate::listen::Admittance;
 
 /// The state from which HTTP requests are answered.
@@ -17,8 +18,8 @@ pub(super) struct HttpContext {
     pub(super) admittance: Admittance,
     /// Permits to have values measured.
     pub(super) measurements: Arc<Semaphore>,
-    /// Permits to watch.
-    pub(super) watchers: Arc<Semaphore>,
+    /// The clients that watch.
+    pub(super) watchers: Watchers,
     /// Permits to look for changes of watched topics.
     pub(super) checks: Arc<Semaphore>,
     /// A permit for each topic that a client watches.

@@ -73,7 +73,9 @@ fn admitted(context: &HttpContext, mut request: Request) -> Result<Request, Refu
         };
         may(&caller, action).map_err(|denied| Refusal::denied(&denied))?;
     }
-    if let (Some(client), false) = (request.extensions().get::<Client>(), caller == Caller::Stranger) {
+    if let (Some(client), false) =
+        (request.extensions().get::<Client>(), caller == Caller::Stranger)
+    {
         client.is_known();
     }
     request.extensions_mut().insert(caller);

@@ -21,6 +21,7 @@ mod sql;
 mod parameters;
 mod get;
 mod join;
+mod watchers;
 mod watch;
 mod metrics;
 
@@ -34,6 +35,7 @@ use tokio::sync::Semaphore;
 
 use self::context::HttpContext;
 use self::refusal::Refusal;
+use self::watchers::Watchers;
 use crate::listen::{Admittance, Protocol, TcpEndpoint};
 use skopos_hub::Backend;
 use skopos_hub::config::HttpAddress;
@@ -46,9 +48,6 @@ const MAX_CONNECTIONS: u64 = 2048;
 
 /// Maximum number of requests that have values measured at one time.
 const MAX_MEASUREMENTS: usize = 16;
-
-/// Maximum number of clients that watch at one time: dashboards and programs of a site.
-const MAX_WATCHERS: usize = 1024;
 
 /// Maximum number of topics that all clients watch: each takes some hundred bytes of memory.
 const MAX_WATCHED: usize = 1 << 20;
@@ -83,7 +82,6 @@ pub(crate) fn open(
         runtime,
         |incoming| {
             let measurements = Arc::new(Semaphore::new(MAX_MEASUREMENTS));
-            let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
             let checks = Arc::new(Semaphore::new(MAX_CHECKS));
             let watched = Arc::new(Semaphore::new(MAX_WATCHED));
             let context = Arc::new(HttpContext {
@@ -91,7 +89,7 @@ pub(crate) fn open(
                 counts,
                 admittance,
                 measurements,
-                watchers,
+                watchers: Watchers::default(),
                 checks,
                 watched,
                 hosts,

@@ -67,11 +67,7 @@ impl Client {
 
 impl Connections {
     /// Adds a connection that `close` ends. That of a stranger counts as one of its address.
-    pub(crate) fn add(
-        &self,
-        stranger: Option<Entrant>,
-        close: impl Fn() + Send + 'static,
-    ) -> Open {
+    pub(crate) fn add(&self, stranger: Option<Entrant>, close: impl Fn() + Send + 'static) -> Open {
         let activity = Arc::new(Activity {
             began: Instant::now(),
             last_ms: AtomicU64::new(0),
