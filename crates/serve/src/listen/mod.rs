@@ -272,7 +272,7 @@ impl Admission {
                 return self.reject(None, Rejection::TooManyConnections);
             }
         }
-        let (stream, caller) = match self.entry.enter(stream, peer).await {
+        let (stream, caller, proof) = match self.entry.enter(stream, peer).await {
             Ok(entered) => entered,
             Err(stream) => return self.reject(stream, Rejection::AnotherUser),
         };
@@ -293,7 +293,7 @@ impl Admission {
         };
         Accepted::Admitted(Connection::new(
             stream,
-            (caller, self.first_bytes),
+            (caller, proof, self.first_bytes),
             counted,
             (self.open.clone(), &self.connections, entrant.filter(|_| is_stranger)),
         ))
