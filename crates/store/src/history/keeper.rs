@@ -101,12 +101,6 @@ impl Keeper {
         let mut damaged = Vec::new();
         remove_sealed(&*disk, folder, &listing, &mut damaged)?;
         let newest = Listing::of(&*disk, folder)?;
-        // The process that wrote them may have ended before it synced them.
-        for generation in newest.logs.keys() {
-            let path = folder.join(log_name(*generation));
-            let synced = disk.open(&path).and_then(|log| log.sync());
-            synced.map_err(io_at(&path, "the log cannot be synced"))?;
-        }
         let last = newest.last();
         let resumed = match last.filter(|last| newest.logs.contains_key(last)) {
             Some(generation) => resume(&disk, folder, generation, now)?,

@@ -2,7 +2,8 @@
 //!
 //! The disk has what a program sees, and what would be left after a loss of power. A crash keeps what was synced. Of the
 //! writes and names that were not, it keeps a random choice; a write may be torn. The disk can also fail: it runs out of
-//! space, a write or a sync fails, and after a sync that failed the writes before it may be lost, as on Linux.
+//! space, a write or a sync fails. As on Linux, a sync that failed drops some of the writes before it: programs go on
+//! reading them, later syncs succeed without them, whichever process asks, and a crash loses them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -361,7 +362,7 @@ impl DiskFile for OpenFile {
         let state = &mut *state;
         let file = &mut state.files[self.1];
         if state.random.once_in(state.failures.syncs) {
-            // The kernel marks these pages as clean and tells nobody again.
+            // The kernel marks these pages as clean, so no later sync writes them or reports them.
             for write in std::mem::take(&mut file.pending) {
                 if state.random.once_in(2) {
                     write.apply(&mut file.synced);
@@ -369,8 +370,10 @@ impl DiskFile for OpenFile {
             }
             return Err(error(io::ErrorKind::Other));
         }
-        file.pending.clear();
-        file.synced.clone_from(&file.content);
+        // Not the content: what an earlier sync dropped stays unsynced.
+        for write in std::mem::take(&mut file.pending) {
+            write.apply(&mut file.synced);
+        }
         Ok(())
     }
 }
