@@ -353,6 +353,37 @@ fn a_damaged_file_is_moved_aside_and_everything_else_goes_on() {
 }
 
 #[test]
+fn a_damaged_log_that_cannot_be_moved_aside_is_kept_until_it_can() {
+    let (name, aside) = ("log-00000003", Path::new(FOLDER).join(crate::log::FOLDER));
+    for seed in 0..40 {
+        let mut run = filled(seed);
+        while let (path, bit) = run.disk.flip(Path::new(FOLDER)).expect("a file")
+            && !path.ends_with(name)
+        {
+            run.disk.flip_back(&path, bit);
+        }
+        run.disk.refuse_folder(Some(aside.clone()));
+        let now = Timestamp::from_nanos(run.now);
+        for _ in 0..2 {
+            let report = run.keeper().chores().run(now).expect("done");
+            assert_eq!((report.damaged.len(), report.errors.len()), (0, 1), "seed {seed}");
+            if seed % 2 == 0 {
+                run.keeper = None;
+                run.open();
+            }
+            let logs = Listing::of(&run.disk, Path::new(FOLDER)).expect("listed").logs;
+            assert!(logs.contains_key(&3), "seed {seed}: a damaged log was removed");
+        }
+        run.disk.refuse_folder(None);
+        let report = run.keeper().chores().run(now).expect("done");
+        assert_eq!(report.errors, [""; 0], "seed {seed}");
+        assert_eq!(report.quarantined, 1, "seed {seed}");
+        let files: Vec<&str> = report.damaged.iter().map(|damage| damage.file.as_str()).collect();
+        assert_eq!(files, [name], "seed {seed}");
+    }
+}
+
+#[test]
 fn integers_keep_all_their_digits() {
     let mut run = Run::new(0);
     let at = |time| Timestamp::from_nanos(time);

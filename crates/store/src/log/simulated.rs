@@ -56,6 +56,8 @@ struct State {
     failures: Failures,
     /// Bytes that fit on the disk.
     space: u64,
+    /// A folder that cannot be made, because the disk is full.
+    unmade: Option<PathBuf>,
     files: Vec<SimulatedFile>,
     /// The names that programs see, and those that were synced.
     names: BTreeMap<PathBuf, FileId>,
@@ -118,6 +120,7 @@ impl SimulatedDisk {
             random: Random::new(seed),
             failures: Failures::default(),
             space: u64::MAX,
+            unmade: None,
             files: Vec::new(),
             names: BTreeMap::new(),
             synced_names: BTreeMap::new(),
@@ -133,6 +136,11 @@ impl SimulatedDisk {
     pub(crate) fn leave_space(&self, bytes: u64) {
         let mut state = self.state();
         state.space = state.used() + bytes;
+    }
+
+    /// Leaves no room to make this folder.
+    pub(crate) fn refuse_folder(&self, folder: Option<PathBuf>) {
+        self.state().unmade = folder;
     }
 
     /// Loses power: keeps what was synced, and a random choice of what was not.
@@ -250,8 +258,11 @@ impl Disk for SimulatedDisk {
         Ok(listed.collect())
     }
 
-    fn make_folder(&self, _: &Path) -> io::Result<()> {
-        Ok(())
+    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        match self.state().unmade.as_deref() == Some(folder) {
+            true => Err(error(io::ErrorKind::StorageFull)),
+            false => Ok(()),
+        }
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
