@@ -43,7 +43,7 @@ miri: ## look for undefined behaviour in shared memory
 soak: ## lose power in the history 100,000 times, and flip 10,000 bits
 	@exec scripts/test soak
 
-abuse: ## attack a hub in 35 ways, and write docs/results/abuse.md
+abuse: ## attack a hub in 39 ways, and write docs/results/abuse.md
 	@exec scripts/test abuse
 
 fuzz: ## fuzz each parser of outside bytes; FUZZ_SECONDS=60 each

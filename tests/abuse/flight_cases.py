@@ -218,6 +218,42 @@ async def never_read(attack: Attack) -> None:
     await attack.do([partial(client, window) for window in windows], len(windows))
 
 
+async def never_read_latest(attack: Attack) -> None:
+    """Clients with 64 point reads of all topics each, over Flight, that never open their window."""
+
+    async def client() -> str:
+        _, writer = await open_tcp(attack.hub.flight, SMALL_BUFFER)
+        try:
+            writer.write(h2.settings(0))
+            data = h2.message(h2.ticket("SELECT * FROM latest WHERE topic LIKE '%'"))
+            for stream in range(1, 129, 2):
+                request = frame(HEADERS, END_HEADERS, stream, head(SERVICE + "DoGet"))
+                writer.write(request + frame(DATA, END_STREAM, stream, data))
+            await asyncio.sleep(max(0.0, attack.left - 0.3))
+            return "held"
+        finally:
+            writer.transport.abort()
+
+    count = attack.many(30, 8)
+    await attack.do([client] * count, count)
+
+
+async def growing_values(attack: Attack) -> None:
+    """Values for a prepared statement, sent as message after message without end."""
+
+    async def client() -> str:
+        rpc = await Rpc.open(attack.hub.flight)
+        try:
+            _, answer = await rpc.call("DoAction", [h2.preparing("SELECT * FROM latest WHERE topic = $1")])
+            result = h2.fields(h2.fields(answer).get(1, b"")).get(2, b"")
+            binds = h2.descriptor("CommandPreparedStatementQuery", h2.field(1, h2.fields(result).get(1, b"")))
+            return (await rpc.call("DoPut", flight_data([(b"", b"x" * 500_000)] * 100, binds)))[0]
+        finally:
+            rpc.close()
+
+    await attack.do([client] * attack.many(300, 12), 12)
+
+
 def has_arrow() -> bool:
     """Returns whether pyarrow is there, which compresses values."""
     try:

@@ -26,6 +26,7 @@ SILENT = 1000
 # Time within which a new client of a full listener is served, in seconds.
 NEW_CLIENT_S = 10.0
 EVERYTHING = "SELECT * FROM samples"
+ALL_LATEST = "SELECT * FROM latest WHERE topic LIKE '%'"
 ALL_TOPICS = "&".join(["topic=**"] * 256)
 # Most connections of each listener.
 MOST = {"http": 2048, "flight": 256, "unix": 256}
@@ -311,6 +312,23 @@ async def never_read_http(attack: Attack) -> None:
     """Clients that ask for everything by HTTP and never read the answer."""
     connect = partial(open_tcp, attack.hub.http, SMALL_BUFFER)
     await never_read(attack, connect, post_sql(EVERYTHING), attack.many(400, 40))
+
+
+async def never_read_latest(attack: Attack) -> None:
+    """Clients that ask for the latest values of all topics, by a point read, a pattern and a scrape, and never read."""
+    connect = partial(open_tcp, attack.hub.http, SMALL_BUFFER)
+    requests = [post_sql(ALL_LATEST), get("/api/v1/get?topic=**"), get("/metrics")]
+    count = attack.many(300, 20)
+    async with asyncio.TaskGroup() as group:
+        for request in requests:
+            group.create_task(never_read(attack, connect, request, count))
+
+
+async def new_reads(attack: Attack) -> None:
+    """Point reads of all topics, each with another text, by 64 clients."""
+    requests = (post_sql(f"SELECT avg(value) FROM latest WHERE value > {at}") for at in itertools.count())
+    chosen = itertools.islice(requests, attack.many(20_000, 300))
+    await attack.do((partial(send_http, attack.hub.http, data) for data in chosen), 64)
 
 
 async def never_read_unix(attack: Attack) -> None:

@@ -12,7 +12,7 @@ RELATIVE = 1e-9
 ABSOLUTE = 1e-6
 
 OUR_KINDS = [
-    (r"there is no (column|table|function)|needs a window|is not known here", "binding"),
+    (r"there is no (column|table|function)|has another name here|needs a window|is not known here", "binding"),
     (r"(?i)overflow|divide by zero|division by zero|cannot cast (string|value)|can't cast|out of range", "value"),
     (r"(?i)more than one row", "value"),
     (r"(?i)expected|syntax|unexpected", "syntax"),

@@ -120,11 +120,7 @@ impl Archive {
         let counts = Counts { torn_bytes: keeper.torn_bytes(), ..Counts::default() };
         let (followed, versions) = (HashMap::new(), SegmentVersions::default());
         let (looked_at, chores) = (None, None);
-        let mut archive =
-            Self { host, keeper, facts, counts, followed, versions, looked_at, chores };
-        let damaged = archive.keeper.damaged().to_vec();
-        archive.note(&damaged);
-        archive
+        Self { host, keeper, facts, counts, followed, versions, looked_at, chores }
     }
 
     fn run(mut self, stop: &AtomicBool) -> Result<(), Failure> {

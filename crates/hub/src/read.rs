@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -86,20 +86,22 @@ pub fn read(
         if !known.insert(pattern.as_str().to_owned()) {
             continue;
         }
-        if found.len() > MAX_TOPICS || begun.elapsed() > LOOKUP_TIME {
-            let failure = Failure::no(format!("more than {MAX_TOPICS} topics match"));
-            let hint = "ask for fewer, for example those of one node, or use SQL with a LIMIT";
-            return Err(ReadError::Invalid(failure.hint(hint)));
+        if begun.elapsed() > LOOKUP_TIME {
+            return Err(too_many());
         }
         let wanted = wanted(&pattern);
         source.topics(&wanted, &mut |described| {
-            if pattern.matches(described.topic) {
+            if found.len() <= MAX_TOPICS && pattern.matches(described.topic) {
                 found.entry(described.topic.clone()).or_insert(None);
             }
         });
+        if found.len() > MAX_TOPICS {
+            return Err(too_many());
+        }
         let now = source.now();
         source.latest(&wanted, &mut |row: &Row<'_>| {
-            if pattern.matches(row.of.topic) {
+            // A topic that has come since is in the next answer.
+            if found.contains_key(row.of.topic) {
                 found.insert(row.of.topic.clone(), Some((json(row, now), looked(row, now))));
             }
         });
@@ -127,6 +129,12 @@ pub fn read(
         }
     }
     Ok(all)
+}
+
+fn too_many() -> ReadError {
+    let failure = Failure::no(format!("more than {MAX_TOPICS} topics match"));
+    let hint = "ask for fewer, for example those of one node, or use SQL with a LIMIT";
+    ReadError::Invalid(failure.hint(hint))
 }
 
 fn looked(row: &Row<'_>, now: Timestamp) -> Freshness {
@@ -163,8 +171,9 @@ fn new_max_age(most: Duration) -> MaxAge {
 
 /// Has topics measured, in parallel for several nodes.
 fn measured(backend: &Backend, old: BTreeMap<String, Vec<Topic>>, most: Duration) -> Outcomes {
-    let (until, running) = (Instant::now() + TIMEOUT, &backend.measuring.running);
-    let is_busy = running.fetch_add(1, Ordering::Relaxed) >= MAX_ANSWERS_AT_ONCE;
+    let until = Instant::now() + TIMEOUT;
+    let running = RunningMeasurement::new(&backend.measuring.running);
+    let is_busy = running.number > MAX_ANSWERS_AT_ONCE;
     let threads = if is_busy { 1 } else { old.len().min(MAX_NODES_AT_ONCE) };
     let nodes = Mutex::new(old.into_iter());
     let work = || {
@@ -198,8 +207,27 @@ fn measured(backend: &Backend, old: BTreeMap<String, Vec<Topic>>, most: Duration
         outcomes.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
         outcomes
     });
-    running.fetch_sub(1, Ordering::Relaxed);
+    drop(running);
     outcomes
+}
+
+/// Counts an answer that waits for measurements until it is dropped, also by a panic.
+struct RunningMeasurement<'c> {
+    count: &'c AtomicUsize,
+    /// Its number among those that run.
+    number: usize,
+}
+
+impl<'c> RunningMeasurement<'c> {
+    fn new(count: &'c AtomicUsize) -> Self {
+        Self { count, number: count.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+}
+
+impl Drop for RunningMeasurement<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Reads one topic again.

@@ -17,8 +17,8 @@ pub enum Way {
     Planned,
 }
 
-/// The whole answer to a statement. An answer of the planner holds the permit of its statement, so it is to be dropped
-/// when it is sent.
+/// The whole answer to a statement. It holds the place of its statement and counts as memory that is in use, so it is to
+/// be dropped when it is sent. Only a small answer of a point read holds nothing, and may be sent at any time.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The columns.
@@ -50,6 +50,16 @@ impl Answer {
     /// All answers together hold too much.
     pub fn hold(&self, bytes: usize) -> Result<(), Error> {
         self.permit.as_ref().map_or(Ok(()), |permit| permit.hold(bytes))
+    }
+
+    /// Returns true if the answer counts until it is dropped: it is to be sent within a time.
+    pub fn is_held(&self) -> bool {
+        self.permit.is_some()
+    }
+
+    /// Returns the bytes of memory of its rows.
+    pub(crate) fn bytes(&self) -> usize {
+        self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
     }
 
     /// An answer of a point read.

@@ -61,6 +61,15 @@ impl Catalog {
     /// Returns the topic of a table of one topic. Its name is an alias, the topic itself, or the topic with
     /// `_` for every character that an unquoted name cannot have, if only one topic has that form.
     pub(crate) fn topic(&self, name: &str) -> Option<Topic> {
+        self.topic_if(name, |topic| self.is_live(topic) || self.is_stored(topic))
+    }
+
+    /// Returns the topic of a table of one topic that has live samples. It reads no history, whose parts take long to list.
+    pub(crate) fn live_topic(&self, name: &str) -> Option<Topic> {
+        self.topic_if(name, |topic| self.is_live(topic))
+    }
+
+    fn topic_if(&self, name: &str, exists: impl Fn(&Topic) -> bool) -> Option<Topic> {
         if let Some(topic) = self.aliases.get(name) {
             return Some(topic.clone());
         }
@@ -68,25 +77,29 @@ impl Catalog {
             return None;
         }
         match Topic::new(name) {
-            Ok(topic) if name.contains('/') => self.exists(&topic).then_some(topic),
+            Ok(topic) if name.contains('/') => exists(&topic).then_some(topic),
             _ => self.plain_names.topic(&*self.source, name),
         }
     }
 
-    /// Returns true if a topic is live or on disk. An error of the disk is reported when samples are read.
-    fn exists(&self, topic: &Topic) -> bool {
+    fn is_live(&self, topic: &Topic) -> bool {
         let mut is_live = false;
         let wanted = Wanted::These(vec![topic.clone()]);
         self.source.topics(&wanted, &mut |described| is_live |= described.topic == topic);
-        let is_stored = || {
-            let parts = self.source.history(&times(&[])).unwrap_or_default().parts;
-            parts.iter().any(|part| {
-                let stretches = part.stretches();
-                let at = stretches.partition_point(|stretch| stretch.series.topic < *topic);
-                stretches.get(at).is_some_and(|stretch| stretch.series.topic == *topic)
-            })
-        };
-        is_live || self.source.has_history() && is_stored()
+        is_live
+    }
+
+    /// Returns true if a topic is on disk. An error of the disk is reported when samples are read.
+    fn is_stored(&self, topic: &Topic) -> bool {
+        if !self.source.has_history() {
+            return false;
+        }
+        let parts = self.source.history(&times(&[])).unwrap_or_default().parts;
+        parts.iter().any(|part| {
+            let stretches = part.stretches();
+            let at = stretches.partition_point(|stretch| stretch.series.topic < *topic);
+            stretches.get(at).is_some_and(|stretch| stretch.series.topic == *topic)
+        })
     }
 
     /// Returns the names of all tables, and of as many topics as a misspelt name is compared with.

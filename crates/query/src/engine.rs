@@ -1,5 +1,6 @@
 //! The engine: the interface of this crate for programs that ask.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
@@ -22,6 +23,17 @@ use crate::prepared::Prepared;
 use crate::registry::Registry;
 use crate::statement::parse;
 use crate::stream::{Stream, within};
+
+/// Bytes of an answer that count as memory in use, until this is dropped.
+#[derive(Debug)]
+pub struct HeldBytes(#[allow(dead_code, reason = "dropping it gives the bytes back")] Permit);
+
+/// Bytes of the largest answer of a point read that may be sent at any time. A connection with as many requests as it may
+/// have keeps some 4 MiB of them.
+const MAX_FREE_BYTES: usize = 32 << 10;
+
+/// Length of the longest prepared statement that is bound at once: it takes some 50 µs.
+const MAX_SQL_AT_ONCE: usize = 4 << 10;
 
 /// Answers statements. A process needs one engine; any number of threads may use it. Every method that reads takes the
 /// [`Caller`], and asks the policy.
@@ -62,8 +74,22 @@ impl Engine {
     }
 
     /// Returns the columns of a table; `None` if no table has this name. A topic is a table, too.
-    pub fn table_schema(&self, name: &str) -> impl Future<Output = Option<SchemaRef>> + Send {
-        async move { Some(self.planner.catalog().table(name).await.ok()??.schema()) }
+    ///
+    /// # Errors
+    /// The caller may not read facts, or too many statements run.
+    pub fn table_schema(
+        &self,
+        caller: &Caller,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<SchemaRef>, Error>> + Send {
+        async move {
+            let name = name.to_owned();
+            let found = |planner: Opaque<Planner>| async move {
+                let table = planner.catalog().table(&name).await.ok().flatten();
+                Ok(table.map(|table| table.schema()))
+            };
+            Ok(self.admitted(caller, Limits::default().deadline, found).await?.0)
+        }
     }
 
     /// Returns the columns that the answer will have.
@@ -99,7 +125,7 @@ impl Engine {
     /// for many clients: only a small read that was asked before is done on it, and others on a thread of the engine.
     ///
     /// # Errors
-    /// The engine is closing.
+    /// Too many point reads wait, or answers hold too much memory; the engine is closing.
     pub fn read(
         &self,
         caller: &Caller,
@@ -114,9 +140,61 @@ impl Engine {
             if let Some(answer) = self.planner.small_point(sql) {
                 return Ok(Some(answer));
             }
-            let (work, sql) = (self.planner.clone(), sql.to_owned());
-            self.planner.reads().run(async move { Ok(work.point(&sql)) }).await
+            let sql = sql.to_owned();
+            self.read_with_place(caller, move |planner| planner.point(&sql)).await
         }
+    }
+
+    /// Does other reading of facts with the place of a point read, on one of their threads.
+    ///
+    /// # Errors
+    /// The caller may not read facts, or too many point reads wait; the engine is closing.
+    pub fn reading<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, Error>> + Send {
+        async move {
+            may(caller, Action::ReadFacts)?;
+            let place = self.planner.admission().read(caller).await?;
+            let read = async move {
+                let done = work();
+                drop(place);
+                Ok(done)
+            };
+            self.planner.reads().run(read).await
+        }
+    }
+
+    /// Counts the bytes of an answer that the engine has not made, until the result is dropped.
+    ///
+    /// # Errors
+    /// The answers of the caller, or all together, hold too much.
+    pub fn hold(&self, caller: &Caller, bytes: usize) -> Result<HeldBytes, Error> {
+        Ok(HeldBytes(self.planner.admission().hold(caller, bytes)?))
+    }
+
+    /// Does a point read of any size on a thread of the engine.
+    async fn read_with_place(
+        &self,
+        caller: &Caller,
+        work: impl FnOnce(&Planner) -> Option<Answer> + Send + 'static,
+    ) -> Result<Option<Answer>, Error> {
+        let admission = self.planner.admission();
+        let place = admission.read(caller).await?;
+        let planner = self.planner.clone();
+        // The place goes with the work, which ends later than a request that is given up.
+        let read = async move {
+            let answer = work(&planner);
+            drop(place);
+            Ok(answer)
+        };
+        let Some(mut answer) = self.planner.reads().run(read).await? else { return Ok(None) };
+        let bytes = answer.bytes();
+        if bytes > MAX_FREE_BYTES {
+            answer.permit = Some(Arc::new(admission.hold(caller, bytes)?));
+        }
+        Ok(Some(answer))
     }
 
     /// Returns the whole answer.
@@ -286,16 +364,32 @@ impl Engine {
             if values.is_empty() {
                 return self.read(caller, &prepared.sql).await;
             }
-            let point = prepared.point(&values, self.planner.catalog());
-            let Some(point) = point.filter(|_| may(caller, Action::ReadFacts).is_ok()) else {
+            self.read_bound(caller, prepared, values).await
+        }
+    }
+
+    /// Does a point read with these values; `None` if it is none.
+    async fn read_bound(
+        &self,
+        caller: &Caller,
+        prepared: &Prepared,
+        values: Vec<ScalarValue>,
+    ) -> Result<Option<Answer>, Error> {
+        if may(caller, Action::ReadFacts).is_err() || !prepared.may_be_point {
+            return Ok(None);
+        }
+        if prepared.sql.len() <= MAX_SQL_AT_ONCE {
+            let Some(point) = prepared.point(&values, self.planner.catalog()) else {
                 return Ok(None);
             };
             if point.is_small() {
                 return Ok(self.planner.answer(&point));
             }
-            let work = self.planner.clone();
-            self.planner.reads().run(async move { Ok(work.answer(&point)) }).await
         }
+        let prepared = prepared.clone();
+        let read =
+            move |planner: &Planner| planner.answer(&prepared.point(&values, planner.catalog())?);
+        self.read_with_place(caller, read).await
     }
 
     /// Returns the answer with these values: one row, with a column for each parameter in order.
@@ -315,7 +409,7 @@ impl Engine {
             if values.is_empty() {
                 return self.stream(caller, &prepared.sql, limits).await;
             }
-            if let Some(answer) = self.point_bound(prepared, &values) {
+            if let Some(answer) = self.read_bound(caller, prepared, values.clone()).await? {
                 return Stream::of(answer, limits);
             }
             let bound = bound(prepared, values);
@@ -341,7 +435,7 @@ impl Engine {
             if values.is_empty() {
                 return self.describe(caller, &prepared.sql).await;
             }
-            if let Some(answer) = self.point_bound(prepared, &values) {
+            if let Some(answer) = self.read_bound(caller, prepared, values.clone()).await? {
                 return Ok(answer.schema);
             }
             let (bound, sql) = (bound(prepared, values), prepared.sql.clone());
@@ -349,10 +443,6 @@ impl Engine {
                 |planner: Opaque<Planner>| async move { planner.schema_of(&sql, bound(&planner)?) };
             Ok(self.admitted(caller, limits.deadline, described).await?.0)
         }
-    }
-
-    fn point_bound(&self, prepared: &Prepared, values: &[ScalarValue]) -> Option<Answer> {
-        self.planner.answer(&prepared.point(values, self.planner.catalog())?)
     }
 }
 

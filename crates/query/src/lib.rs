@@ -88,7 +88,7 @@ pub use catalog::{CATALOG, SCHEMA};
 pub use column::Column;
 pub use context::Missing;
 pub use datafusion::arrow;
-pub use engine::Engine;
+pub use engine::{Engine, HeldBytes};
 pub use error::Error;
 pub use inputs::Inputs;
 pub use limits::{Limits, MAX_PARAMETERS, MAX_SQL_BYTES};

@@ -19,7 +19,7 @@ use datafusion::sql::parser::Statement as Parsed;
 use skopos_access::Caller;
 use tokio::time::Instant;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, MAX_READS};
 use crate::answer::Answer;
 use crate::cache::Cache;
 use crate::catalog::{CATALOG, Catalog, SCHEMA};
@@ -49,9 +49,6 @@ use crate::yielding::LetJoinsYield;
 /// Time between two looks at whether the rows that standing questions share are still needed.
 const FORGET_EVERY: Duration = Duration::from_secs(10);
 
-/// Number of threads for point reads, each of which takes microseconds.
-const READ_THREADS: usize = 2;
-
 /// The planner of an engine, with all that it needs to run a plan.
 pub(crate) struct Planner {
     catalog: Arc<Catalog>,
@@ -59,6 +56,8 @@ pub(crate) struct Planner {
     pool: Arc<Pool>,
     /// Point reads have threads of their own, so that they do not wait behind the batches of long queries.
     reads: Arc<Pool>,
+    /// A thread for the guard of the memory, which has to look in time however much the others have to do.
+    guard: Arc<Pool>,
     cache: Cache<Compiled>,
     admission: Arc<Admission>,
     /// True if questions that read all topics share one look at them, see [`SharedLatest`].
@@ -132,13 +131,15 @@ impl Planner {
         let catalog = Arc::new(catalog);
         let context = context(catalog.clone(), runtime)?;
         let pool = Pool::new("query", None).map_err(Error::Threads)?;
-        let reads = Pool::new("read", Some(READ_THREADS)).map_err(Error::Threads)?;
-        reads.start(admission.guard());
+        let reads = Pool::new("read", Some(MAX_READS)).map_err(Error::Threads)?;
+        let guard = Pool::new("guard", Some(1)).map_err(Error::Threads)?;
+        guard.start(admission.guard());
         Ok(Self {
             catalog,
             context,
             pool: Arc::new(pool),
             reads: Arc::new(reads),
+            guard: Arc::new(guard),
             cache: Cache::default(),
             admission: Arc::new(admission),
             is_shared: false,
@@ -150,7 +151,7 @@ impl Planner {
         let latest = Arc::new(SharedLatest::new(self.catalog.source().clone()));
         let catalog = Arc::new(self.catalog.with_latest(latest.clone()));
         let context = context(catalog.clone(), self.context.runtime_env())?;
-        self.reads.start(async move {
+        self.guard.start(async move {
             loop {
                 tokio::time::sleep(FORGET_EVERY).await;
                 latest.forget();
@@ -161,6 +162,7 @@ impl Planner {
             context,
             pool: self.pool.clone(),
             reads: self.reads.clone(),
+            guard: self.guard.clone(),
             cache: Cache::default(),
             admission: self.admission.clone(),
             is_shared: true,

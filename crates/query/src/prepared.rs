@@ -20,7 +20,7 @@ use crate::parameters::number;
 use crate::point::Point;
 
 /// A statement that was parsed and planned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) sql: String,
     /// The syntax tree, with `$n` for every parameter.

@@ -49,9 +49,9 @@ impl Stream {
         if answer.rows() > limits.rows {
             return Err(Error::TooManyRows(limits.rows));
         }
-        let Answer { schema, batches, way, .. } = answer;
+        let Answer { schema, batches, way, permit, .. } = answer;
         let batches = stream::iter(batches.into_iter().map(Ok)).boxed();
-        Ok(Self { schema, way, batches, missing: Missing::default(), permit: None })
+        Ok(Self { schema, way, batches, missing: Missing::default(), permit })
     }
 
     /// Returns the answer of a plan that was started at `begun`, within limits.

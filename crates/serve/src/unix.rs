@@ -34,6 +34,9 @@ use skopos_hub::read::{ReadError, read};
 use skopos_hub::{Change, Question};
 use skopos_term::Failure;
 
+/// Pause after a failure to accept.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Maximum number of connections. Each has a thread that sleeps in a read.
 const MAX_CONNECTIONS: u64 = 256;
 
@@ -91,7 +94,12 @@ impl HubSocket {
         let connections = Connections::default();
         let mut turned_away = VecDeque::new();
         let accept = move || {
-            for stream in listener.incoming().flatten() {
+            for stream in listener.incoming() {
+                // Most often because too many files are open.
+                let Ok(stream) = stream else {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                };
                 if !is_allowed(&stream) {
                     counts.reject_connection();
                     continue;
@@ -109,7 +117,7 @@ impl HubSocket {
                 let ending = stream.clone();
                 let close = move || drop(ending.shutdown(Shutdown::Both));
                 let connection = Connection {
-                    activity: connections.add(false, close),
+                    activity: connections.add(None, close),
                     stream,
                     backend: backend.clone(),
                     counts: counts.clone(),

@@ -1,6 +1,5 @@
 //! Follows a site: subscribes to its publishers, and keeps a mirror of each.
 
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,7 +13,8 @@ use crate::inbox::{Inbox, Message};
 use crate::intake::Intake;
 use crate::interest::Interest;
 use crate::keys;
-use crate::plane::{Plane, on_thread};
+use crate::places::Places;
+use crate::plane::Plane;
 use crate::site::{NodeWatcher, Site};
 
 /// Follows a site until it is dropped.
@@ -68,7 +68,8 @@ impl Follower {
 
     /// Answers new publishers with the incarnation that already has their name.
     fn serve_known_names(&mut self) -> Result<(), zenoh::Error> {
-        let (site, busy, desk) = (self.site.clone(), Arc::default(), self.plane.desk.clone());
+        let (site, desk) = (self.site.clone(), self.plane.desk.clone());
+        let places = Places::default();
         let key = keys::of_name(&self.plane.site, "known", "*");
         let known = self.plane.session.declare_queryable(key);
         let known = known.callback(move |query| {
@@ -79,8 +80,9 @@ impl Follower {
                 { Some(node.state()).filter(|state| state.is_alive).map(|s| s.incarnation) };
             if let Some(known) = known {
                 let desk = desk.clone();
-                on_thread(&busy, move || {
+                places.on_thread(move |checking| {
                     let Ok(received) = desk.receive(&query, Action::ReadFacts) else { return };
+                    let Some(_place) = checking.admit(&received.caller) else { return };
                     let known = known.to_string();
                     let proof = desk.answer(&received, &key, known.as_bytes(), &[]);
                     let _ = query.reply(key, known).attachment(proof).wait();

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use zenoh::Wait as _;
 use zenoh::query::{Query, Queryable};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, MAX_BATCH_BYTES};
 use crate::bytes::{MessageReader, put_signed, put_text, put_varint};
 use crate::error::Error;
 use crate::keys;
@@ -34,8 +34,16 @@ const MAX_QUESTION_BYTES: usize = 1 << 20;
 /// no answer, and their clients report the node as missing.
 const MAX_WAITING: usize = 16;
 
-/// The most bytes that all nodes together may answer to one question: about five million samples.
-const MAX_ANSWER_BYTES: u64 = 64 << 20;
+/// The bytes that all nodes together may answer to one question, in equal shares: about two million samples. A node has
+/// its share whatever the others answer.
+const SHARED_BYTES: u64 = 32 << 20;
+
+/// The bytes that the nodes with long answers have beyond their shares, whichever comes first: as many again, because
+/// often one node has most of an answer.
+const COMMON_BYTES: u64 = 32 << 20;
+
+/// The bytes that a reply counts at least: what an empty batch takes in memory.
+const LEAST_REPLY_BYTES: u64 = 256;
 
 /// A question to a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,11 +195,11 @@ impl Plane {
         nodes: Vec<(String, i64, Question)>,
         until: Instant,
     ) -> Vec<HistoryAnswer> {
-        let bytes = Arc::new(AtomicU64::new(0));
+        let budget = Arc::new(Budget::new(nodes.len()));
         let pending: Vec<(String, oneshot::Receiver<Whole>)> = nodes
             .into_iter()
             .map(|(node, incarnation, question)| {
-                let answer = self.ask_node(&node, incarnation, &question, until, bytes.clone());
+                let answer = self.ask_node(&node, incarnation, &question, until, budget.clone());
                 (node, answer)
             })
             .collect();
@@ -213,7 +221,7 @@ impl Plane {
         incarnation: i64,
         question: &Question,
         until: Instant,
-        bytes: Arc<AtomicU64>,
+        budget: Arc<Budget>,
     ) -> oneshot::Receiver<Whole> {
         let (done, answer) = oneshot::channel();
         let key = keys::of_publisher(&self.site, "history", node, incarnation) + "/*";
@@ -224,8 +232,8 @@ impl Plane {
             node: node.to_owned(),
             desk: self.desk.clone(),
             nonce: asked.nonce,
-            done: Mutex::new(Some(done)),
-            all: Mutex::default(),
+            budget,
+            all: Mutex::new(Some(Replied::new(done))),
         });
         let left = until.saturating_duration_since(Instant::now());
         // After the last reply the session drops the callback, and with it `replies`; the receiver of an incomplete
@@ -234,10 +242,10 @@ impl Plane {
         // If the request fails, the receiver gets nothing.
         let _ = request
             .callback(move |reply| {
-                let Ok(sample) = reply.result() else { return };
-                let length = sample.payload().len() as u64;
-                let all = bytes.fetch_add(length, Ordering::Relaxed);
-                if all + length <= MAX_ANSWER_BYTES {
+                // The transport accepts longer messages than a batch can be.
+                if let Ok(sample) = reply.result()
+                    && sample.payload().len() <= MAX_BATCH_BYTES
+                {
                     replies.add(&sample.into());
                 }
             })
@@ -247,9 +255,39 @@ impl Plane {
 }
 
 /// An answer of which all batches arrived.
+#[derive(Debug)]
 struct Whole {
     batches: Vec<Batch>,
     is_damaged: bool,
+}
+
+/// The bytes that nodes may answer to one question. A node that wants more is reported as missing.
+struct Budget {
+    /// Share of each node.
+    share: u64,
+    /// Bytes that nodes have beyond their shares.
+    beyond: AtomicU64,
+}
+
+impl Budget {
+    fn new(nodes: usize) -> Self {
+        let share = SHARED_BYTES / (nodes as u64).max(1);
+        Self { share, beyond: AtomicU64::new(0) }
+    }
+
+    /// Adds `length` to the bytes of a node. Returns false if those are too many; then the node has none of them any more.
+    fn take(&self, bytes: &mut u64, length: u64) -> bool {
+        let before = bytes.saturating_sub(self.share);
+        *bytes += length;
+        let after = bytes.saturating_sub(self.share);
+        let more = after - before;
+        let fits = self.beyond.fetch_add(more, Ordering::Relaxed) + more <= COMMON_BYTES;
+        if !fits {
+            self.beyond.fetch_sub(after, Ordering::Relaxed);
+            *bytes = 0;
+        }
+        fits
+    }
 }
 
 /// Collects the replies of one node, and sends the batches on when all are there.
@@ -258,51 +296,73 @@ struct Replies {
     desk: Desk,
     /// Nonce of the question.
     nonce: Vec<u8>,
-    done: Mutex<Option<oneshot::Sender<Whole>>>,
-    all: Mutex<Received>,
+    budget: Arc<Budget>,
+    /// The replies so far; `None` once the answer is complete, or too long.
+    all: Mutex<Option<Replied>>,
 }
 
-#[derive(Default)]
-struct Received {
+struct Replied {
     batches: BTreeMap<u64, Batch>,
     /// Number of batches in the answer; `None` until its end arrives, and if it is cut.
     count: Option<u64>,
     is_damaged: bool,
+    /// Bytes of all replies.
+    bytes: u64,
+    done: oneshot::Sender<Whole>,
+}
+
+impl Replied {
+    fn new(done: oneshot::Sender<Whole>) -> Self {
+        Self { batches: BTreeMap::new(), count: None, is_damaged: false, bytes: 0, done }
+    }
+
+    fn is_whole(&self) -> bool {
+        let count = self.batches.len() as u64;
+        self.count == Some(count) && self.batches.keys().copied().eq(1..=count)
+    }
 }
 
 impl Replies {
-    /// Adds a reply; ignores one of another node.
+    /// Adds a reply; ignores one of another node, which takes nothing from the budget.
     fn add(&self, message: &Message) {
         let publish = Action::Publish { node: &self.node };
         if self.desk.check(&self.nonce, message, publish).is_err() {
             return;
         }
         let mut all = unpoisoned(self.all.lock());
+        let Some(replied) = all.as_mut() else { return };
+        let length = (message.payload.len() as u64).max(LEAST_REPLY_BYTES);
+        if !self.budget.take(&mut replied.bytes, length) {
+            // The receiver gets nothing, as after an incomplete answer.
+            *all = None;
+            return;
+        }
         if message.key.ends_with("/end") {
             let mut reader = MessageReader::new(&message.payload);
             let extent = reader.byte().ok().and_then(Extent::from_code).unwrap_or(Extent::Cut);
             if extent != Extent::Cut {
-                all.count = reader.varint().ok();
-                all.is_damaged = extent == Extent::Damaged;
+                replied.count = reader.varint().ok();
+                replied.is_damaged = extent == Extent::Damaged;
             }
         } else if let Ok(batch) = Batch::decode(&message.payload) {
-            all.batches.insert(batch.sequence, batch);
+            replied.batches.insert(batch.sequence, batch);
         }
-        let count = all.batches.len() as u64;
-        if all.count == Some(count) && all.batches.keys().copied().eq(1..=count) {
-            let Received { batches, is_damaged, .. } = std::mem::take(&mut *all);
+        if replied.is_whole()
+            && let Some(Replied { batches, is_damaged, done, .. }) = all.take()
+        {
             let batches = batches.into_values().collect();
-            if let Some(done) = unpoisoned(self.done.lock()).take() {
-                // The caller may have given up.
-                let _ = done.send(Whole { batches, is_damaged });
-            }
+            // The caller may have given up.
+            let _ = done.send(Whole { batches, is_damaged });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use skopos_access::{Caller, Names};
+
     use super::*;
+    use crate::trust::{Authority, Identity, Received};
 
     #[test]
     fn a_question_survives_encoding_and_a_damaged_one_is_refused() {
@@ -320,5 +380,63 @@ mod tests {
             assert!(Question::decode(&bytes[..end]).is_err(), "{end} bytes");
         }
         assert!(Question::decode(&[&bytes[..], &[0]].concat()).is_err());
+    }
+
+    /// Makes the replies of one node, and their receiver.
+    fn replies(
+        node: &str,
+        desk: &Desk,
+        budget: &Arc<Budget>,
+    ) -> (Replies, oneshot::Receiver<Whole>) {
+        let (done, answer) = oneshot::channel();
+        let (desk, budget) = (desk.clone(), budget.clone());
+        let all = Mutex::new(Some(Replied::new(done)));
+        (Replies { node: node.to_owned(), desk, nonce: vec![7; 32], budget, all }, answer)
+    }
+
+    /// Returns an answer of one batch: the batch and its end.
+    fn answer(node: &str) -> [Message; 2] {
+        let batch = Batch { sequence: 1, ..Batch::default() }.encode();
+        [("1", batch), ("end", vec![Extent::Whole.code(), 1])].map(|(end, payload)| {
+            let key = keys::of_publisher("test", "history", node, 1) + "/" + end;
+            Message { key, payload, proof: None }
+        })
+    }
+
+    #[test]
+    fn forged_replies_do_not_make_the_answers_of_nodes_incomplete() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let names = Names { site: "test".to_owned(), node: "n01".to_owned(), is_hub: true };
+        Authority::create(dir.path(), &names, &[]).expect("made");
+        let identity = Identity::load(dir.path()).expect("readable").expect("there");
+        let desk = Desk::new(Some(Arc::new(identity)), true);
+        let budget = Arc::new(Budget::new(1));
+        let (replies, mut whole) = replies("n01", &desk, &budget);
+        let noise = Message { payload: vec![0; 1 << 20], ..answer("n01")[0].clone() };
+        (0..80).for_each(|_| replies.add(&noise));
+        let (caller, nonce) = (Caller::Node(names), replies.nonce.clone());
+        let received = Received { caller, key: None, nonce };
+        for message in answer("n01") {
+            let proof = desk.answer(&received, &message.key, &message.payload, &[]);
+            replies.add(&Message { proof, ..message });
+        }
+        assert_eq!(whole.try_recv().expect("the answer is complete").batches.len(), 1);
+    }
+
+    #[test]
+    fn a_node_that_answers_without_end_leaves_the_others_their_shares() {
+        let (desk, budget) = (Desk::new(None, false), Arc::new(Budget::new(3)));
+        let (endless, mut missing) = replies("n01", &desk, &budget);
+        let long = Message { payload: vec![0; MAX_BATCH_BYTES], ..answer("n01")[0].clone() };
+        let most = (SHARED_BYTES / 3 + COMMON_BYTES) / MAX_BATCH_BYTES as u64;
+        (0..most).for_each(|_| endless.add(&long));
+        assert!(unpoisoned(endless.all.lock()).is_some(), "its share and all that is common");
+        let (other, mut whole) = replies("n02", &desk, &budget);
+        answer("n02").iter().for_each(|message| other.add(message));
+        assert!(whole.try_recv().is_ok(), "the share of another node");
+        (0..2).for_each(|_| endless.add(&long));
+        answer("n01").iter().for_each(|message| endless.add(message));
+        assert!(missing.try_recv().is_err(), "its answer is too long");
+        assert_eq!(budget.beyond.load(Ordering::Relaxed), 0, "it gives back what it had");
     }
 }

@@ -10,17 +10,19 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use skopos_model::{Timestamp, unpoisoned};
+use zenoh::bytes::ZBytes;
 use zenoh::sample::{Sample, SampleKind};
 
 use crate::arrived::Snapshot;
-use crate::batch::Batch;
+use crate::batch::{Batch, MAX_BATCH_BYTES};
 use crate::clock::wall;
 use crate::keys;
 use crate::site::Shared;
-use crate::trust;
+use crate::trust::{self, MAX_TAGS_BYTES};
 
 /// The most messages in the queue: one from each of a thousand nodes, several times over. Further
-/// messages are dropped and counted, and the follower requests a snapshot.
+/// messages are dropped and counted, and the follower requests a snapshot. With the longest batches it takes half a
+/// gigabyte.
 const MAX_QUEUED: usize = 8192;
 
 /// The most publishers that are noted: all nodes of a large site, and some of them twice.
@@ -30,6 +32,8 @@ const MAX_NOTED: usize = 200_000;
 pub(crate) enum Message {
     /// A batch, or bytes that should be one.
     Batch { node: String, incarnation: i64, message: trust::Message, received_at: Timestamp },
+    /// Bytes that cannot be a batch, because they are too many. They are dropped.
+    TooLong { node: String, incarnation: i64 },
     /// Publishers have appeared or disappeared: see [`Inbox::presence`].
     Presence,
     /// A complete snapshot.
@@ -60,6 +64,11 @@ impl Inbox {
         self.shared.counts.forged.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a message that cannot be what its key says.
+    pub(crate) fn note_malformed(&self) {
+        self.shared.counts.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Puts a message into the queue. Returns false, and drops the message, if the queue is full.
     pub(crate) fn put(&self, message: Message) -> bool {
         self.queue.try_send(message).is_ok()
@@ -70,12 +79,18 @@ impl Inbox {
         let _ = self.queue.send(Message::Stop);
     }
 
-    /// Puts a batch into the queue; counts it if that is impossible.
+    /// Puts a batch into the queue; counts it if that is impossible. The queue bounds the number of messages, and the
+    /// transport accepts longer ones than a batch can be: bytes that are too many stay out of the queue.
     pub(crate) fn put_batch(&self, sample: &Sample) {
         let shared = &self.shared;
         let Some((node, incarnation)) = other_publisher(shared, sample) else { return };
-        let (message, received_at) = (trust::Message::from(sample), wall());
-        let message = Message::Batch { node, incarnation, message, received_at };
+        let tags = sample.attachment().map_or(0, ZBytes::len);
+        let message = if sample.payload().len() > MAX_BATCH_BYTES || tags > MAX_TAGS_BYTES {
+            Message::TooLong { node, incarnation }
+        } else {
+            let (message, received_at) = (trust::Message::from(sample), wall());
+            Message::Batch { node, incarnation, message, received_at }
+        };
         if !self.put(message) {
             shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
         }
@@ -109,4 +124,29 @@ fn other_publisher(shared: &Shared, sample: &Sample) -> Option<(String, i64)> {
         shared.counts.malformed.fetch_add(1, Ordering::Relaxed);
     }
     publisher.filter(|(node, _)| !shared.interest.is_own(node))
+}
+
+#[cfg(test)]
+mod tests {
+    use zenoh::key_expr::KeyExpr;
+    use zenoh::sample::SampleBuilder;
+
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_too_many_for_a_batch_stay_out_of_the_queue() {
+        let (inbox, messages) = Inbox::new(Arc::default());
+        let put = |payload: usize, tags: usize| {
+            let key = KeyExpr::new("skopos/test/live/n01/1").expect("a key");
+            let sample = SampleBuilder::put(key, vec![0u8; payload]);
+            inbox.put_batch(&sample.attachment(vec![0u8; tags]).into());
+            messages.try_recv().expect("a message")
+        };
+        let kept = put(MAX_BATCH_BYTES, MAX_TAGS_BYTES);
+        assert!(matches!(kept, Message::Batch { .. }), "the longest batch");
+        for (payload, tags) in [(MAX_BATCH_BYTES + 1, 0), (1, MAX_TAGS_BYTES + 1)] {
+            let dropped = put(payload, tags);
+            assert!(matches!(dropped, Message::TooLong { .. }), "{payload} bytes, {tags} of tags");
+        }
+    }
 }

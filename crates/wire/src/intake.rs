@@ -3,7 +3,6 @@
 //! With signed messages, a publisher counts as present once a message of it was genuine. A liveliness token is no
 //! proof, because any node could declare it: it only makes the follower ask.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -20,16 +19,10 @@ use crate::error::Error;
 use crate::inbox::{Inbox, Message};
 use crate::keys;
 use crate::plane::Plane;
+use crate::requested::{Decision, Requested, SNAPSHOT_TIMEOUT, Standing};
 use crate::site::{NodeState, NodeWatcher, Site};
 use crate::snapshot::SnapshotParts;
 use crate::trust::{self, Exchange, Tagged};
-
-/// Time after which a missing snapshot is requested again. It is long enough that a thousand nodes that
-/// start together are not asked twice, which would delay their snapshots further.
-const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The most snapshots that are requested at one time: those of a large site, twice.
-const MAX_REQUESTED: usize = 32_768;
 
 /// Time between two looks for nodes that are silent or long gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -44,14 +37,13 @@ pub(crate) struct Intake<W> {
     plane: Plane,
     inbox: Inbox,
     watcher: W,
-    /// Times at which snapshots of publishers were requested that have not arrived.
-    requested: HashMap<(String, i64), Instant>,
+    requested: Requested,
     looked_at: Instant,
 }
 
 impl<W: NodeWatcher> Intake<W> {
     pub(crate) fn new(site: Site, plane: Plane, inbox: Inbox, watcher: W) -> Self {
-        let (requested, looked_at) = (HashMap::new(), Instant::now());
+        let (requested, looked_at) = (Requested::default(), Instant::now());
         Self { site, plane, inbox, watcher, requested, looked_at }
     }
 
@@ -76,6 +68,7 @@ impl<W: NodeWatcher> Intake<W> {
             Message::Batch { node, incarnation, message, received_at } => {
                 self.batch(&node, incarnation, &message, received_at);
             }
+            Message::TooLong { node, incarnation } => self.too_long(&node, incarnation),
             Message::Snapshot(snapshot) => self.snapshot(snapshot),
             Message::Refreshed { node, batch, done } => {
                 let is_known = self
@@ -125,8 +118,10 @@ impl<W: NodeWatcher> Intake<W> {
         }
     }
 
-    /// Finds publishers that are silent although their tokens are there, and forgets nodes that are long gone.
+    /// Finds publishers that are silent although their tokens are there, and forgets nodes that are long gone, and
+    /// requests without an answer.
     fn look(&mut self) {
+        self.requested.expire(Instant::now());
         if self.plane.desk.demands() {
             let is_silent = |state: &NodeState| {
                 state.is_alive && state.heard.is_some_and(|at| at.elapsed() > SILENCE)
@@ -203,6 +198,16 @@ impl<W: NodeWatcher> Intake<W> {
         }
     }
 
+    /// Counts bytes that cannot be a batch. They count for the node that they name where messages need no proof.
+    fn too_long(&mut self, name: &str, incarnation: i64) {
+        let node = self.site.node(name).filter(|_| !self.plane.desk.demands());
+        let state = node.as_ref().map(|node| node.state());
+        match state.filter(|state| state.incarnation == incarnation) {
+            Some(mut state) => self.malformed(name, &mut state),
+            None => drop(self.site.shared.counts.malformed.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
     fn malformed(&mut self, name: &str, state: &mut NodeState) {
         state.malformed += 1;
         self.site.shared.counts.malformed.fetch_add(1, Ordering::Relaxed);
@@ -212,14 +217,14 @@ impl<W: NodeWatcher> Intake<W> {
     fn snapshot(&mut self, mut snapshot: Snapshot) {
         let (name, incarnation) = (snapshot.node.clone(), snapshot.incarnation);
         let Ok(session) = snapshot.take_session() else {
-            self.requested.remove(&(name, incarnation));
+            self.requested.remove(&name, incarnation);
             self.site.shared.counts.forged.fetch_add(1, Ordering::Relaxed);
             return;
         };
         if session.is_some() {
             self.appeared(&name, incarnation);
         }
-        self.requested.remove(&(name.clone(), incarnation));
+        self.requested.remove(&name, incarnation);
         let Some(node) = self.site.node(&name) else { return };
         let mut state = node.state();
         if state.incarnation != incarnation {
@@ -237,21 +242,24 @@ impl<W: NodeWatcher> Intake<W> {
         }
     }
 
-    /// Requests a snapshot of a publisher, unless one is under way.
+    /// Requests a snapshot of a publisher, unless one is under way. Counts the request if there is no place for it.
     fn request_snapshot(&mut self, name: &str, incarnation: i64) {
-        let of = (name.to_owned(), incarnation);
-        if self.requested.get(&of).is_some_and(|at| at.elapsed() < SNAPSHOT_TIMEOUT) {
-            return;
-        }
-        if self.requested.len() >= MAX_REQUESTED {
-            self.requested.retain(|_, at| at.elapsed() < SNAPSHOT_TIMEOUT);
-            if self.requested.len() >= MAX_REQUESTED {
+        let standing = match self.site.node(name) {
+            Some(node) if node.state().incarnation == incarnation => Standing::Followed,
+            Some(_) => Standing::Known,
+            None => Standing::Unknown,
+        };
+        let now = Instant::now();
+        match self.requested.decide(name, incarnation, standing, now) {
+            Decision::UnderWay => {}
+            Decision::Full => {
                 self.site.shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
-                return;
             }
-        }
-        if self.send_request(name, incarnation).is_ok() {
-            self.requested.insert(of, Instant::now());
+            Decision::Ask => {
+                if self.send_request(name, incarnation).is_ok() {
+                    self.requested.insert(name, incarnation, now);
+                }
+            }
         }
     }
 
@@ -276,7 +284,7 @@ impl<W: NodeWatcher> Intake<W> {
         let request = request.timeout(SNAPSHOT_TIMEOUT).priority(Priority::DataLow);
         let request = request.callback(move |reply| {
             if let Ok(sample) = reply.result() {
-                parts.add(sample.into());
+                parts.add(sample);
             }
         });
         request.wait().map_err(|e| Error::plane(&e))

@@ -15,6 +15,15 @@ use crate::watch::MirrorWatcher;
 /// a hostile publisher can make a hub use.
 const MAX_VERTICES: usize = 65_536;
 
+/// The most memory that the structured values of one publisher take in a mirror, in bytes: some tens of thousands of
+/// lists of a few names. A value of 4 KB may take a hundred times as much once it is read, so the number of vertices
+/// alone would bound nothing.
+const MAX_STRUCTURED_HELD_BYTES: usize = 64 << 20;
+
+/// The memory beyond which a vertex keeps its latest structured value alone: half of the most, so that older values of
+/// some vertices leave room for the latest ones of all.
+const MAX_OLDER_HELD_BYTES: usize = MAX_STRUCTURED_HELD_BYTES / 2;
+
 /// The vertices of one publisher.
 #[derive(Debug, Default)]
 pub struct Mirror {
@@ -52,6 +61,8 @@ pub struct Mirror {
     samples_total: u64,
     /// Indices of the vertices of the last samples, the oldest first; about as many as there are vertices.
     changed: VecDeque<u32>,
+    /// Memory that the structured values of all vertices take.
+    structured_bytes: usize,
 }
 
 /// A vertex of a mirror.
@@ -260,11 +271,20 @@ impl Mirror {
             }
             return;
         }
+        let others = self.structured_bytes - vertex.recent.structured_bytes();
+        let [latest, all] = [MAX_STRUCTURED_HELD_BYTES, MAX_OLDER_HELD_BYTES]
+            .map(|most| most.saturating_sub(others));
+        if !vertex.recent.make_room(&value, latest, all) {
+            self.refused += 1;
+            vertex.completeness.cut(self.sequence.unwrap_or_default());
+            return;
+        }
         let sample = Sample { time, value, origin };
         watcher.sample(&vertex.description.topic, &sample);
         vertex.samples_total += 1;
         vertex.completeness.received(time, delivery, last.is_none());
         vertex.recent.push(sample);
+        self.structured_bytes = others + vertex.recent.structured_bytes();
         self.arrangement += u64::from(last.is_none());
         self.samples_total += 1;
         if self.changed.len() >= self.vertices.len() {
@@ -328,6 +348,7 @@ impl Mirror {
 
     fn forget(&mut self, index: u32, watcher: &mut dyn MirrorWatcher) {
         let Some(vertex) = self.vertices.remove(&index) else { return };
+        self.structured_bytes -= vertex.recent.structured_bytes();
         self.arrangement += 1;
         self.topics_since = self.topics_since.max(self.last_sent_at);
         // Another index may have the topic by now.

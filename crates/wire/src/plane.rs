@@ -16,7 +16,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use skopos_access::{Action, Caller};
@@ -34,14 +34,11 @@ use crate::config::PlaneConfig;
 use crate::error::Error;
 use crate::keys;
 use crate::meeting::Meeting;
+use crate::places::{Checking, Places};
 use crate::trust::{Desk, Exchange, Message, Received, Sessions};
 
 /// Time that others have to claim a name.
 const NAME_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// Requests that one publisher answers at one time, each on a thread. Further requests get no answer,
-/// and their clients retry.
-const MAX_ANSWERING: usize = 8;
 
 /// A session of the live plane.
 #[derive(Clone, Debug)]
@@ -130,19 +127,20 @@ impl Plane {
             responder: Box::new(responder),
             whole: key("whole"),
         });
-        let answering = Arc::new(AtomicUsize::new(0));
+        // A follower may ask for a snapshot while it has a topic measured, so both have places of their own.
+        let (snapshotting, measuring) = (Places::default(), Places::default());
         let snapshots = {
-            let (answers, answering) = (answers.clone(), answering.clone());
+            let answers = answers.clone();
             let pattern = format!("{}/*", key("whole"));
             let callback = move |query| {
                 let answers = answers.clone();
-                on_thread(&answering, move || answers.send_snapshot(&query));
+                snapshotting.on_thread(move |checking| answers.send_snapshot(&query, checking));
             };
             self.session.declare_queryable(pattern).callback(callback)
         };
         let ask = self.session.declare_queryable(self.ask_key(node)).callback(move |query| {
             let answers = answers.clone();
-            on_thread(&answering, move || answers.send_refreshed(&query));
+            measuring.on_thread(move |checking| answers.send_refreshed(&query, checking));
         });
         Ok(Outlet {
             plane: self.clone(),
@@ -250,23 +248,6 @@ impl Plane {
     }
 }
 
-/// Runs `work` on a thread of its own, unless [`MAX_ANSWERING`] of them run already.
-pub(crate) fn on_thread(busy: &Arc<AtomicUsize>, work: impl FnOnce() + Send + 'static) {
-    let leave = |busy: &AtomicUsize| busy.fetch_sub(1, Ordering::Relaxed);
-    if busy.fetch_add(1, Ordering::Relaxed) >= MAX_ANSWERING {
-        leave(busy);
-        return;
-    }
-    let done = busy.clone();
-    let run = move || {
-        work();
-        leave(&done);
-    };
-    if std::thread::Builder::new().name("live-answer".to_owned()).spawn(run).is_err() {
-        leave(busy);
-    }
-}
-
 /// Answers the requests to one publisher.
 struct Answers {
     desk: Desk,
@@ -279,8 +260,9 @@ struct Answers {
 impl Answers {
     /// Answers with a snapshot. Each part has its own key, because a reply replaces an earlier one with the
     /// same key. Replies to a client that has disconnected are lost.
-    fn send_snapshot(&self, query: &Query) {
+    fn send_snapshot(&self, query: &Query, checking: Checking) {
         let Ok(received) = self.desk.receive(query, Action::ReadFacts) else { return };
+        let Some(_place) = checking.admit(&received.caller) else { return };
         // From here on batches have a tag for this follower.
         let Ok(half) = self.begin_session(&received) else { return };
         let parts = self.responder.snapshot();
@@ -300,15 +282,21 @@ impl Answers {
         let exchange = Exchange::begin()?;
         let half = exchange.public.to_vec();
         let session = exchange.agree(&received.nonce, &received.nonce)?;
-        self.sessions.add(follower.node.clone(), session);
+        if !self.sessions.add(follower, session, Instant::now()) {
+            return Err(Error::Refused("too many programs follow this node".to_owned()));
+        }
         Ok(half)
     }
 
     /// Answers with a topic that was measured now.
-    fn send_refreshed(&self, query: &Query) {
+    fn send_refreshed(&self, query: &Query, checking: Checking) {
         let key = query.key_expr().as_str().to_owned();
-        let answer = self.desk.receive(query, Action::Measure).map_err(|e| e.to_string());
-        let answer = answer.and_then(|received| Ok((self.refreshed(query)?.encode(), received)));
+        let received = self.desk.receive(query, Action::Measure).map_err(|e| e.to_string());
+        let answer = received.and_then(|received| {
+            let place = checking.admit(&received.caller);
+            let _place = place.ok_or("the node measures for too many requests; ask again")?;
+            Ok((self.refreshed(query)?.encode(), received))
+        });
         let _ = match answer {
             Ok((bytes, received)) => {
                 let proof = self.desk.answer(&received, &key, &bytes, &[]);

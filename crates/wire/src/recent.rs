@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use serde_json::Value as Json;
 use skopos_model::{Origin, Sample, Scalar, Timestamp, Value, ValueType};
 
 use crate::batch::Content;
@@ -17,8 +18,15 @@ pub struct Recent(Samples);
 
 #[derive(Clone, Debug)]
 enum Samples {
-    Numbers { value_type: ValueType, slots: VecDeque<Slot> },
-    Structured(VecDeque<Sample>),
+    Numbers {
+        value_type: ValueType,
+        slots: VecDeque<Slot>,
+    },
+    /// With the memory that their values take: see [`structured_bytes`].
+    Structured {
+        samples: VecDeque<Sample>,
+        bytes: usize,
+    },
 }
 
 /// A sample of a number, in 24 bytes; a [`Sample`] takes more than twice as many.
@@ -60,7 +68,7 @@ impl Slot {
 impl Recent {
     pub(crate) fn new(value_type: ValueType) -> Self {
         Self(match value_type {
-            ValueType::Structured => Samples::Structured(VecDeque::new()),
+            ValueType::Structured => Samples::Structured { samples: VecDeque::new(), bytes: 0 },
             _ => Samples::Numbers { value_type, slots: VecDeque::new() },
         })
     }
@@ -69,11 +77,40 @@ impl Recent {
     /// sample if there are too many.
     pub(crate) fn push(&mut self, sample: Sample) {
         match &mut self.0 {
-            Samples::Structured(samples) => push_last(samples, sample),
+            Samples::Structured { samples, bytes } => {
+                *bytes += structured_bytes(&sample.value);
+                let oldest = push_last(samples, sample);
+                *bytes -= oldest.map_or(0, |oldest| structured_bytes(&oldest.value));
+            }
             Samples::Numbers { slots, .. } => {
                 let Content::Bits(bits) = Content::from(&sample.value) else { return };
                 push_last(slots, Slot::new(sample.time, bits, sample.origin));
             }
+        }
+    }
+
+    /// Makes room for a structured value: evicts the oldest samples until it fits beside the rest in `all` bytes of memory,
+    /// or no other is left. Returns false, and evicts nothing, if it takes more than `latest` bytes itself. A number
+    /// always fits.
+    pub(crate) fn make_room(&mut self, value: &Value, latest: usize, all: usize) -> bool {
+        let Samples::Structured { samples, bytes } = &mut self.0 else { return true };
+        let new = structured_bytes(value);
+        if new > latest {
+            return false;
+        }
+        while *bytes + new > all {
+            let Some(oldest) = samples.pop_front() else { break };
+            *bytes -= structured_bytes(&oldest.value);
+        }
+        true
+    }
+
+    /// Returns the memory that its structured values take: see [`structured_bytes`].
+    #[inline]
+    pub(crate) fn structured_bytes(&self) -> usize {
+        match &self.0 {
+            Samples::Structured { bytes, .. } => *bytes,
+            Samples::Numbers { .. } => 0,
         }
     }
 
@@ -83,7 +120,7 @@ impl Recent {
     pub fn first_time(&self) -> Option<Timestamp> {
         match &self.0 {
             Samples::Numbers { slots, .. } => slots.front().map(|slot| slot.time),
-            Samples::Structured(samples) => samples.front().map(|sample| sample.time),
+            Samples::Structured { samples, .. } => samples.front().map(|sample| sample.time),
         }
     }
 
@@ -92,7 +129,7 @@ impl Recent {
     pub fn last_time(&self) -> Option<Timestamp> {
         match &self.0 {
             Samples::Numbers { slots, .. } => slots.back().map(|slot| slot.time),
-            Samples::Structured(samples) => samples.back().map(|sample| sample.time),
+            Samples::Structured { samples, .. } => samples.back().map(|sample| sample.time),
         }
     }
 
@@ -103,7 +140,7 @@ impl Recent {
             Samples::Numbers { value_type, slots } => {
                 slots.back()?.sample(*value_type).map(Cow::Owned)
             }
-            Samples::Structured(samples) => samples.back().map(Cow::Borrowed),
+            Samples::Structured { samples, .. } => samples.back().map(Cow::Borrowed),
         }
     }
 
@@ -111,7 +148,7 @@ impl Recent {
     pub fn iter(&self) -> impl Iterator<Item = Cow<'_, Sample>> {
         let (numbers, structured) = match &self.0 {
             Samples::Numbers { value_type, slots } => (Some((*value_type, slots)), None),
-            Samples::Structured(samples) => (None, Some(samples)),
+            Samples::Structured { samples, .. } => (None, Some(samples)),
         };
         let numbers = numbers.into_iter().flat_map(|(value_type, slots)| {
             slots.iter().filter_map(move |slot| slot.sample(value_type)).map(Cow::Owned)
@@ -120,11 +157,47 @@ impl Recent {
     }
 }
 
-fn push_last<T>(all: &mut VecDeque<T>, item: T) {
-    if all.len() == RECENT {
-        all.pop_front();
-    }
+/// Appends an item. Returns the oldest one, which gives way to it if there are too many.
+fn push_last<T>(all: &mut VecDeque<T>, item: T) -> Option<T> {
+    let oldest = if all.len() == RECENT { all.pop_front() } else { None };
     all.push_back(item);
+    oldest
+}
+
+/// The fewest items for which a list has room once it has any, as the standard library reserves it.
+const LEAST_ROOM: usize = 4;
+
+/// The room of a node of a map's tree, in fields, and the fewest that each node has except the first one.
+const NODE_ROOM: usize = 11;
+const NODE_LEAST: usize = 5;
+
+/// Returns an upper bound of the memory that a structured value takes, in bytes; 0 for a number. A list of small values
+/// takes up to 32 times its text, and a list of small records about a hundred times.
+fn structured_bytes(value: &Value) -> usize {
+    match value {
+        Value::Structured(structured) => size_of::<Json>() + json_bytes(structured.as_json()),
+        Value::F64(_) | Value::I64(_) | Value::U64(_) => 0,
+    }
+}
+
+/// Returns an upper bound of the memory that JSON takes on the heap.
+fn json_bytes(json: &Json) -> usize {
+    match json {
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+        Json::String(text) => text.len(),
+        Json::Array(items) => {
+            // A list that grows doubles its room.
+            let room = (!items.is_empty()).then(|| (2 * items.len()).max(LEAST_ROOM));
+            let items: usize = items.iter().map(json_bytes).sum();
+            room.unwrap_or_default() * size_of::<Json>() + items
+        }
+        Json::Object(fields) => {
+            let nodes = (!fields.is_empty()).then(|| 1 + fields.len() / NODE_LEAST);
+            let node = NODE_ROOM * (size_of::<String>() + size_of::<Json>() + size_of::<usize>());
+            let fields = fields.iter().map(|(name, value)| name.len() + json_bytes(value));
+            nodes.unwrap_or_default() * node + fields.sum::<usize>()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -156,5 +229,36 @@ mod tests {
             assert_eq!(recent.first_time(), Some(at(2)));
             assert_eq!(recent.last_time(), Some(at(RECENT as i64 + 1)));
         }
+    }
+
+    #[test]
+    fn structured_values_count_as_much_memory_as_they_take() {
+        let value = |json: &str| Value::Structured(Structured::from_json(json).expect("JSON"));
+        let bytes = |json: &str| structured_bytes(&value(json));
+        let (numbers, records) = (vec!["0"; 2000].join(","), vec!["{\"\":0}"; 500].join(","));
+        assert!(bytes(&format!("[{numbers}]")) >= 2000 * size_of::<Json>());
+        assert!(
+            bytes(&format!("[{records}]")) >= 500 * 600,
+            "a record of one field has room for 11"
+        );
+        assert!((1000..1200).contains(&bytes(&format!("\"{}\"", "x".repeat(1000)))));
+        assert_eq!(structured_bytes(&Value::U64(7)), 0);
+
+        let mut recent = Recent::new(ValueType::Structured);
+        let (short, long) = (value("\"x\""), value("[1,2,3]"));
+        for n in 0..3 * RECENT as i64 {
+            let value = if n % 3 == 0 { long.clone() } else { short.clone() };
+            let (time, origin) = (Timestamp::from_nanos(n), Origin::Measured);
+            recent.push(Sample { time, value, origin });
+            let kept: usize = recent.iter().map(|sample| structured_bytes(&sample.value)).sum();
+            assert_eq!(recent.structured_bytes(), kept);
+        }
+        let (all, new) = (recent.structured_bytes(), structured_bytes(&short));
+        assert!(!recent.make_room(&short, new - 1, 0), "it is too long");
+        assert!(recent.make_room(&short, new, all + new) && recent.structured_bytes() == all);
+        assert!(recent.make_room(&short, new, all + new - 1), "the oldest one gives way");
+        assert_eq!(recent.iter().count(), RECENT - 1);
+        assert!(recent.make_room(&short, new, 0), "all give way");
+        assert_eq!((recent.structured_bytes(), recent.last_time()), (0, None));
     }
 }

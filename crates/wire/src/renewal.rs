@@ -12,7 +12,8 @@ use zenoh::query::{Query, Queryable};
 
 use crate::error::Error;
 use crate::keys;
-use crate::plane::{Plane, on_thread};
+use crate::places::{Checking, Places};
+use crate::plane::Plane;
 use crate::trust::{Desk, Identity, new_key, possession};
 
 /// Time in which a hub answers.
@@ -46,11 +47,11 @@ impl Plane {
     /// The session is closed.
     pub fn serve_renewals(&self, issuer: impl Issuer) -> Result<RenewalResponder, Error> {
         let key = keys::of_name(&self.site, "renew", "*");
-        let (issuer, desk, busy) = (Arc::new(issuer), self.desk.clone(), Arc::default());
+        let (issuer, desk, places) = (Arc::new(issuer), self.desk.clone(), Places::default());
         let queryable = self.session.declare_queryable(key).callback(move |query| {
             let (issuer, desk) = (issuer.clone(), desk.clone());
-            on_thread(&busy, move || {
-                let _ = match issued(&query, &desk, &*issuer) {
+            places.on_thread(move |checking| {
+                let _ = match issued(&query, checking, &desk, &*issuer) {
                     Ok(certificate) => query.reply(query.key_expr().clone(), certificate).wait(),
                     Err(why) => query.reply_err(why).wait(),
                 };
@@ -102,10 +103,17 @@ impl Plane {
 }
 
 /// Returns the certificate for a question, or the reason why there is none.
-fn issued(query: &Query, desk: &Desk, issuer: &dyn Issuer) -> Result<Vec<u8>, String> {
+fn issued(
+    query: &Query,
+    checking: Checking,
+    desk: &Desk,
+    issuer: &dyn Issuer,
+) -> Result<Vec<u8>, String> {
     let node = query.key_expr().as_str().rsplit('/').next().unwrap_or_default().to_owned();
     let received = desk.receive(query, Action::Renew { node: &node });
     let received = received.map_err(|e| e.to_string())?;
+    let place = checking.admit(&received.caller);
+    let _place = place.ok_or("the hub answers too many requests; ask again")?;
     let (Caller::Node(names), Some(old)) = (received.caller, received.key) else {
         return Err("a certificate is renewed for a node that has one".to_owned());
     };

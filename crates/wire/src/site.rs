@@ -21,8 +21,8 @@ const MAX_NODES: usize = 100_000;
 /// Monday.
 const FORGET_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The most publishers of one name that are remembered. A node that restarts has two for a moment.
-const MAX_PUBLISHERS_OF_A_NAME: usize = 16;
+/// The most publishers of one name that are remembered, or asked for a snapshot at one time. A node that restarts has two for a moment.
+pub(crate) const MAX_PUBLISHERS_OF_A_NAME: usize = 16;
 
 /// The nodes of a site. Cheap to clone.
 #[derive(Clone, Debug)]

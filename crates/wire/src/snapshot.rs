@@ -1,11 +1,18 @@
 //! Collects the parts of a snapshot.
+//!
+//! A publisher may be hostile. So a part is refused, and counted, if it is longer than a batch can be, if there is a part
+//! of its number, if it says another number of parts than the first one, or if the snapshot is complete already: one
+//! request makes a follower keep at most [`MAX_PARTS`] parts, and leads to at most one snapshot.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use skopos_access::Action;
 use skopos_model::unpoisoned;
+use zenoh::sample::Sample;
 
 use crate::arrived::Snapshot;
+use crate::batch::MAX_BATCH_BYTES;
 use crate::inbox::{Inbox, Message};
 use crate::trust::{self, Desk, Exchange};
 
@@ -37,7 +44,7 @@ pub(crate) struct SnapshotParts {
     pub(crate) nonce: Vec<u8>,
     /// This follower's half of the exchange of keys, where messages are signed.
     pub(crate) exchange: Mutex<Option<Exchange>>,
-    pub(crate) parts: Mutex<Vec<(PartNumber, Part)>>,
+    pub(crate) parts: Mutex<Collected<Part>>,
 }
 
 /// A part: its payload, and the publisher's half of the exchange of keys.
@@ -46,21 +53,66 @@ pub(crate) struct Part {
     half: Vec<u8>,
 }
 
+/// The parts of a snapshot until it is complete.
+pub(crate) enum Collected<T> {
+    /// These parts have arrived, by their numbers, of so many.
+    Some { parts: BTreeMap<usize, T>, of: Option<usize> },
+    /// All parts have arrived, and were taken.
+    Whole,
+}
+
+impl<T> Default for Collected<T> {
+    fn default() -> Self {
+        Self::Some { parts: BTreeMap::new(), of: None }
+    }
+}
+
+/// The effect of a part.
+#[derive(Debug, PartialEq, Eq)]
+enum Added<T> {
+    /// The part is kept, and others are missing.
+    Kept,
+    /// The part was the last one: these are all parts, in their order.
+    Whole(Vec<T>),
+    /// The part contradicts others, or comes too late.
+    Refused,
+}
+
+impl<T> Collected<T> {
+    fn add(&mut self, number: PartNumber, part: T) -> Added<T> {
+        let Self::Some { parts, of } = self else { return Added::Refused };
+        if *of.get_or_insert(number.of) != number.of || parts.contains_key(&number.at) {
+            return Added::Refused;
+        }
+        parts.insert(number.at, part);
+        if parts.len() < number.of {
+            return Added::Kept;
+        }
+        let whole = std::mem::take(parts).into_values().collect();
+        *self = Self::Whole;
+        Added::Whole(whole)
+    }
+}
+
 impl SnapshotParts {
-    /// Adds a part; ignores it if its key has no part number, or if the publisher did not make it.
-    pub(crate) fn add(&self, part: trust::Message) {
-        let Some(number) = PartNumber::parse(&part.key) else { return };
+    /// Adds a part; counts it instead if it cannot be one of this snapshot, or if the publisher did not make it.
+    pub(crate) fn add(&self, part: &Sample) {
+        let number = PartNumber::parse(part.key_expr().as_str());
+        let number = number.filter(|_| part.payload().len() <= MAX_BATCH_BYTES);
+        let Some(number) = number else { return self.inbox.note_malformed() };
+        let part = trust::Message::from(part);
         let Ok(half) = self.desk.check(&self.nonce, &part, Action::Publish { node: &self.node })
         else {
             self.inbox.note_forged();
             return;
         };
-        let mut parts = unpoisoned(self.parts.lock());
-        parts.push((number, Part { payload: part.payload, half }));
         // It does not wait for others, who may claim to have parts, too.
-        if let Some(whole) = assemble(&mut parts) {
-            drop(parts);
-            self.put(whole);
+        let part = Part { payload: part.payload, half };
+        let added = unpoisoned(self.parts.lock()).add(number, part);
+        match added {
+            Added::Kept => {}
+            Added::Whole(whole) => self.put(whole),
+            Added::Refused => self.inbox.note_malformed(),
         }
     }
 
@@ -78,43 +130,53 @@ impl SnapshotParts {
     }
 }
 
-/// Takes the parts in their order if the snapshot is complete. An incomplete snapshot would remove the
-/// vertices of its missing parts.
-fn assemble<T>(parts: &mut Vec<(PartNumber, T)>) -> Option<Vec<T>> {
-    let of = parts.first()?.0.of;
-    if parts.len() < of {
-        return None;
-    }
-    parts.sort_by_key(|(part, _)| *part);
-    let is_next = |(at, (part, _)): (usize, &(PartNumber, T))| part.at == at && part.of == of;
-    let is_complete = parts.len() == of && parts.iter().enumerate().all(is_next);
-    is_complete.then(|| std::mem::take(parts).into_iter().map(|(_, part)| part).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Returns the whole snapshot, if one was ever complete, and the number of refused parts.
+    fn collected(keys: &[&str]) -> (Option<String>, usize) {
+        let (mut parts, mut whole, mut refused) = (Collected::default(), None, 0);
+        for key in keys {
+            let number = PartNumber::parse(key);
+            match number.map_or(Added::Refused, |number| parts.add(number, (*key).to_owned())) {
+                Added::Kept => {}
+                Added::Whole(all) => {
+                    assert!(whole.is_none(), "a second snapshot of one request");
+                    whole = Some(all.concat());
+                }
+                Added::Refused => refused += 1,
+            }
+        }
+        (whole, refused)
+    }
+
     #[test]
     fn an_incomplete_snapshot_is_discarded() {
-        let part = |key: &str| PartNumber::parse(key).map(|part| (part, key.as_bytes().to_vec()));
-        let all = |keys: &[&str]| {
-            let mut parts = keys.iter().filter_map(|key| part(key)).collect();
-            assemble(&mut parts).map(|parts: Vec<Vec<u8>>| parts.concat())
-        };
-        assert_eq!(all(&["k/1of2", "k/0of2"]), Some(b"k/0of2k/1of2".to_vec()));
-        for keys in [
-            &["k/0of2"][..],
-            &["k/1of2"],
-            &["k/0of3", "k/2of3"],
-            &["k/0of2", "k/0of2"],
-            &["k/0of1", "k/0of2"],
-            &["k/0"],
-            &["k/1of1"],
-            &["k/0of4096"],
-            &[],
+        assert_eq!(collected(&["k/1of2", "k/0of2"]), (Some("k/0of2k/1of2".to_owned()), 0));
+        for (keys, refused) in [
+            (&["k/0of2"][..], 0),
+            (&["k/1of2"], 0),
+            (&["k/0of3", "k/2of3"], 0),
+            (&["k/0of2", "k/0of2"], 1),
+            (&["k/0of2", "k/0of1"], 1),
+            (&["k/0"], 1),
+            (&["k/1of1"], 1),
+            (&["k/0of4096"], 1),
+            (&[], 0),
         ] {
-            assert_eq!(all(keys), None, "{keys:?}");
+            assert_eq!(collected(keys), (None, refused), "{keys:?}");
         }
+    }
+
+    #[test]
+    fn a_publisher_that_repeats_parts_is_kept_once() {
+        let mut parts = vec!["k/0of1024"; 3000];
+        assert_eq!(collected(&parts), (None, 2999), "none of them grows the rest");
+        let rest: Vec<String> = (1..1024).map(|at| format!("k/{at}of1024")).collect();
+        parts.extend(rest.iter().map(String::as_str));
+        let (whole, refused) = collected(&parts);
+        assert_eq!((whole.is_some(), refused), (true, 2999), "a repeated part spoils nothing");
+        assert_eq!(collected(&["k/0of1"; 100]), (Some("k/0of1".to_owned()), 99));
     }
 }

@@ -131,6 +131,9 @@ impl Pki {
             std::io::ErrorKind::AlreadyExists => taken(),
             _ => broken(e),
         })?;
+        // A token for one node is for one time: whoever has seen it cannot take the place of the node.
+        let is_used = |grant: &Grant| matches!(grant, Grant::Join { node: Some(of), .. } if *of == certified.node);
+        self.register.revoke(is_used).map_err(broken)?;
         Ok(Joined { authority: self.identity.authority().to_vec(), certificate })
     }
 

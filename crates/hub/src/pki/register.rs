@@ -160,8 +160,16 @@ impl Register {
     pub fn revoke(&self, is_meant: impl Fn(&Grant) -> bool) -> io::Result<usize> {
         let all: Vec<(PathBuf, Token)> = self.all("tokens")?;
         let meant: Vec<_> = all.into_iter().filter(|(_, token)| is_meant(&token.grant)).collect();
-        meant.iter().try_for_each(|(path, _)| fs::remove_file(path))?;
-        Ok(meant.len())
+        let mut failed = None;
+        for (path, _) in &meant {
+            match fs::remove_file(path) {
+                // It ended, or another program ended it.
+                Err(e) if e.kind() != io::ErrorKind::NotFound => failed = Some(e),
+                _ => {}
+            }
+        }
+        sync(&self.folder.join("tokens"))?;
+        failed.map_or(Ok(meant.len()), Err)
     }
 
     /// Returns the node of this name.
@@ -203,7 +211,11 @@ impl Register {
         let _locked = self.lock()?;
         match fs::remove_file(self.path("nodes", name)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            removed => removed.map(|()| true),
+            removed => {
+                removed?;
+                sync(&self.folder.join("nodes"))?;
+                Ok(true)
+            }
         }
     }
 
@@ -230,7 +242,8 @@ impl Register {
             false => fs::rename(&new, path),
         });
         let _ = fs::remove_file(&new);
-        written
+        written?;
+        path.parent().map_or(Ok(()), sync)
     }
 
     fn all<T: DeserializeOwned>(&self, kind: &str) -> io::Result<Vec<(PathBuf, T)>> {
@@ -248,6 +261,14 @@ impl Register {
             }
         }
         Ok(all)
+    }
+}
+
+/// Makes the names in a folder last: a token that was ended must not come back with a loss of power.
+fn sync(folder: &Path) -> io::Result<()> {
+    match File::open(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        opened => opened?.sync_all(),
     }
 }
 

@@ -128,7 +128,7 @@ impl Evaluator {
     /// Evaluates the statement if its inputs have changed, and returns the time that this took.
     async fn check(&mut self) -> Result<Duration, Error> {
         let pace = self.pace.clone();
-        let _turn = pace.turn().await;
+        let _turn = pace.turn(&self.question.caller).await;
         let begun = Instant::now();
         let print = match self.prints {
             Prints::Changing => None,

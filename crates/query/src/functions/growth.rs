@@ -30,10 +30,11 @@ const MAX_BYTES: usize = 64 << 20;
 const ELEMENT_BYTES: usize = 32;
 
 /// Functions whose result can be larger than their arguments, with how it grows.
-const GROWING: [(&str, Growth); 14] = [
+const GROWING: [(&str, Growth); 15] = [
     ("concat", Growth::Sum),
     ("concat_ws", Growth::Separated),
     ("overlay", Growth::Sum),
+    ("encode", Growth::Doubled),
     ("replace", Growth::Replaced),
     ("regexp_replace", Growth::Replaced),
     ("array_to_string", Growth::Separated),
@@ -52,6 +53,8 @@ const GROWING: [(&str, Growth); 14] = [
 enum Growth {
     /// It has at most the bytes of all arguments.
     Sum,
+    /// Each byte may become two hexadecimal digits.
+    Doubled,
     /// Each part of the first argument may become the longest value of the others.
     Replaced,
     /// A short argument stands between the elements of the others.
@@ -129,6 +132,7 @@ impl Growth {
         let longest = |arguments: &[ColumnarValue]| arguments.iter().map(longest).max();
         match self {
             Self::Sum => all,
+            Self::Doubled => all.saturating_mul(2),
             // A part may be empty, between any two bytes and at the end of each row.
             Self::Replaced => {
                 let parts = bytes(first).saturating_add(rows);

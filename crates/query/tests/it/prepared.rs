@@ -231,7 +231,12 @@ fn columns_are_described_before_the_answer() {
         assert_eq!(types(&described), types(&answer.schema), "{sql}");
     }
     assert!(block_on(engine.describe(&Caller::Owner, "SELECT valu FROM latest")).is_err());
-    assert_eq!(block_on(engine.table_schema("nodes")).expect("a table").field(0).name(), "node");
-    assert!(block_on(engine.table_schema("n01/load/load_1m")).is_some());
-    assert!(block_on(engine.table_schema("no/body")).is_none());
+    let columns = |name: &str| {
+        block_on(engine.table_schema(&Caller::Owner, name)).expect("an owner may read")
+    };
+    assert_eq!(columns("nodes").expect("a table").field(0).name(), "node");
+    assert!(columns("n01/load/load_1m").is_some());
+    assert!(columns("no/body").is_none());
+    let refused = block_on(engine.table_schema(&Caller::Stranger, "nodes"));
+    assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
 }

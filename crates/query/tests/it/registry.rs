@@ -286,7 +286,8 @@ fn mistakes_name_the_nearest_registered_table_and_column() {
 fn registered_tables_are_listed_with_their_help() {
     let (engine, _) = queue();
     assert!(engine.table_names().contains(&"queue".to_owned()));
-    let schema = block_on(engine.table_schema("queue")).expect("a table");
+    let schema =
+        block_on(engine.table_schema(&Caller::Owner, "queue")).expect("allowed").expect("a table");
     assert_eq!(schema.field(2).name(), "waiting");
     for (sql, expected) in [
         (

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow_flight::error::Result;
+use arrow_flight::error::{FlightError, Result};
 use arrow_flight::sql::{
     CommandGetCatalogs, CommandGetDbSchemas, CommandGetTableTypes, CommandGetTables,
 };
+use skopos_access::Caller;
 use skopos_query::arrow::array::RecordBatch;
 use skopos_query::arrow::datatypes::{DataType, Field, Schema};
 use skopos_query::{CATALOG, Engine, SCHEMA};
 
 use super::flow::plain;
+use super::status;
 
 /// The type of every table.
 const TABLE_TYPE: &str = "TABLE";
@@ -40,16 +42,21 @@ pub(super) fn table_types(query: CommandGetTableTypes) -> Result<RecordBatch> {
 }
 
 /// Lists tables. A topic is a table too, but there are many of them, so a topic is listed only if the client names it.
-pub(super) async fn tables(engine: &Engine, query: CommandGetTables) -> Result<RecordBatch> {
+pub(super) async fn tables(
+    engine: &Engine,
+    caller: &Caller,
+    query: CommandGetTables,
+) -> Result<RecordBatch> {
     let topic = query.table_name_filter_pattern.clone();
     let topic = topic.filter(|name| name.len() <= MAX_PATTERN_BYTES && name.contains('/'));
     let with_schema = query.include_schema;
     let mut rows = query.into_builder();
     for name in engine.table_names().into_iter().chain(topic) {
         let schema = match with_schema || name.contains('/') {
-            true => match engine.table_schema(&name).await {
-                Some(schema) => plain(&schema),
-                None => continue,
+            true => match engine.table_schema(caller, &name).await {
+                Ok(Some(schema)) => plain(&schema),
+                Ok(None) => continue,
+                Err(e) => return Err(FlightError::Tonic(Box::new(status::of(&e)))),
             },
             false => Arc::new(Schema::empty()),
         };

@@ -16,7 +16,7 @@ use skopos_access::{Action, Caller, may};
 use skopos_hub::counts::Counts;
 
 use super::status;
-use crate::listen::Admittance;
+use crate::listen::{Admittance, Client};
 
 /// The header with gRPC's status; the head of a response has it if the request failed at once.
 const STATUS: &str = "grpc-status";
@@ -37,11 +37,19 @@ impl<S> Guard<S> {
 }
 
 /// Returns who makes a request, if the policy lets that caller in.
-fn caller_of(admittance: &Admittance, request: &http::Request<Body>) -> Result<Caller, Status> {
+fn caller_of(admittance: &Admittance, request: &mut http::Request<Body>) -> Result<Caller, Status> {
+    let connection = request.extensions_mut().remove::<(Caller, Client)>();
+    let client = connection.map(|(caller, client)| {
+        request.extensions_mut().insert(caller);
+        client
+    });
     let caller = admittance.caller(request.headers(), request.extensions());
     let wrong = || Status::unauthenticated("the token is not valid, or not any more");
     let caller = caller.ok_or_else(wrong)?;
     may(&caller, Action::ReadFacts).map_err(|denied| status::denied(&denied))?;
+    if let Some(client) = client {
+        client.is_known();
+    }
     Ok(caller)
 }
 
@@ -61,7 +69,7 @@ where
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let counts = self.counts.clone();
         counts.request();
-        match caller_of(&self.admittance, &request) {
+        match caller_of(&self.admittance, &mut request) {
             Ok(caller) => drop(request.extensions_mut().insert(caller)),
             Err(status) => {
                 counts.refuse();

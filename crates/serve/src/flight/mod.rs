@@ -40,7 +40,9 @@ use tonic::transport::server::Connected;
 use self::get_schema::FullService;
 use self::guard::Guard;
 use self::service::SqlService;
-use crate::listen::{Accepted, Admittance, Connection, Incoming, Protocol, Rejection, TcpEndpoint};
+use crate::listen::{
+    Accepted, Admittance, Client, Connection, Incoming, Protocol, Rejection, TcpEndpoint,
+};
 use skopos_hub::config::FlightAddress;
 use skopos_hub::counts::Counts;
 use skopos_term::Failure;
@@ -155,9 +157,9 @@ async fn turn_away(mut stream: TcpStream, why: Rejection) {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Caller;
+    type ConnectInfo = (Caller, Client);
 
-    fn connect_info(&self) -> Caller {
-        self.caller().clone()
+    fn connect_info(&self) -> Self::ConnectInfo {
+        (self.caller().clone(), self.client())
     }
 }

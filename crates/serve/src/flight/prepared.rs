@@ -1,6 +1,7 @@
 //! Prepared statements that clients hold: each belongs to the caller who prepared it. Their number, bytes and age are
 //! bounded.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -15,8 +16,11 @@ use skopos_query::arrow::array::RecordBatch;
 /// the limit; then the least recently used statement is evicted.
 pub(super) const MAX_STATEMENTS: usize = 1024;
 
-/// Maximum bytes of texts and values of all statements. Plans take about ten times as much.
-pub(super) const MAX_BYTES: usize = 8 << 20;
+/// Maximum bytes of plans and values of all statements.
+pub(super) const MAX_BYTES: usize = 256 << 20;
+
+/// Bytes of a plan for each byte of its statement, as measured for statements of 400 columns, which cost most.
+const PLAN_BYTES: usize = 150;
 
 /// Time after which an unused statement is evicted.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(3600);
@@ -57,7 +61,7 @@ impl Statements {
     pub(super) fn add(&self, owner: Caller, prepared: Prepared) -> u64 {
         let mut state = self.lock();
         state.last += 1;
-        let (number, bytes) = (state.last, prepared.sql().len());
+        let (number, bytes) = (state.last, plan_bytes(&prepared));
         let used_at = Instant::now();
         let held = Held { owner, prepared: Arc::new(prepared), values: None, bytes, used_at };
         state.held.insert(number, held);
@@ -80,7 +84,7 @@ impl Statements {
         let mut state = self.lock();
         let Some(held) = state.of(owner, number) else { return false };
         let before = held.bytes;
-        held.bytes = held.prepared.sql().len() + values.get_array_memory_size();
+        held.bytes = plan_bytes(&held.prepared) + values.get_array_memory_size();
         held.values = Some(values);
         held.used_at = Instant::now();
         state.bytes = state.bytes + held_bytes(&state, number) - before;
@@ -97,6 +101,10 @@ impl Statements {
     fn lock(&self) -> MutexGuard<'_, State> {
         unpoisoned(self.state.lock())
     }
+}
+
+fn plan_bytes(prepared: &Prepared) -> usize {
+    prepared.sql().len() * PLAN_BYTES
 }
 
 fn held_bytes(state: &State, number: u64) -> usize {
@@ -123,11 +131,17 @@ impl State {
         }
     }
 
-    /// Evicts the least recently used statements, but not `newest`, until the limits hold.
+    /// Evicts statements, but not `newest`, until the limits hold: the least recently used ones of the owner who has most.
     fn make_room(&mut self, newest: u64) {
         while self.held.len() > MAX_STATEMENTS || self.bytes > MAX_BYTES {
+            let is_too_long = self.bytes > MAX_BYTES;
+            let mut taken: HashMap<&Caller, usize> = HashMap::new();
+            for held in self.held.values() {
+                *taken.entry(&held.owner).or_default() += if is_too_long { held.bytes } else { 1 };
+            }
             let others = self.held.iter().filter(|(number, _)| **number != newest);
-            let Some((&oldest, _)) = others.min_by_key(|(_, held)| held.used_at) else { return };
+            let key = |held: &Held| (Reverse(taken[&held.owner]), held.used_at);
+            let Some((&oldest, _)) = others.min_by_key(|(_, held)| key(held)) else { return };
             self.remove(oldest);
         }
     }

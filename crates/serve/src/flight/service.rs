@@ -1,5 +1,6 @@
 //! Answers statements, prepared statements and listings of the catalog.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,6 +29,7 @@ use skopos_query::arrow::datatypes::Schema;
 use skopos_query::arrow::ipc::root_as_message;
 use skopos_query::arrow::ipc::writer::IpcWriteOptions;
 use skopos_query::{Engine, Limits, Stream};
+use tokio::time::timeout;
 use tonic::{Request, Response, Status};
 
 use super::catalog::{self, Keys};
@@ -40,6 +42,12 @@ use skopos_hub::counts::Counts;
 
 /// Limits of a query. Answers are streamed, so they may be long: ten million rows are some hundred megabytes.
 const LIMITS: Limits = Limits { deadline: Duration::from_secs(60), rows: 10_000_000, threads: 0 };
+
+/// Number of messages that carry the values of a statement: a schema, the row, and some that are empty.
+const MAX_VALUE_MESSAGES: usize = 4;
+
+/// Time in which a client sends the values of a statement.
+const VALUES_TIME: Duration = Duration::from_secs(10);
 
 /// The service with all requests of Flight SQL.
 pub(super) struct SqlService {
@@ -107,7 +115,7 @@ impl SqlService {
         Ok(Response::new(info))
     }
 
-    /// Sends an answer: that of a point read at once.
+    /// Sends an answer: that of a small point read at once.
     async fn run(
         &self,
         point: Option<skopos_query::Answer>,
@@ -115,8 +123,12 @@ impl SqlService {
     ) -> Answer<Flow> {
         let running = self.counts.run();
         if let Some(answer) = point {
-            running.done();
+            let is_held = answer.is_held();
             let answer = Stream::of(answer, &LIMITS).map_err(|e| status::of(&e))?;
+            if is_held {
+                return Ok(Response::new(flow::send(answer, running, &LIMITS)));
+            }
+            running.done();
             return Ok(Response::new(flow::at_once(answer)));
         }
         match answer.await {
@@ -159,16 +171,13 @@ async fn values(stream: PeekableFlightDataStream) -> Result<RecordBatch, Status>
         FlightError::Tonic(status) => *status,
         other => Status::invalid_argument(format!("the values are not valid: {other}")),
     };
-    let data =
-        stream.into_peekable().map_err(FlightError::from).and_then(
-            async |data| match is_compressed(&data) {
-                false => Ok(data),
-                true => {
-                    Err(Status::invalid_argument("the values are compressed; send them plain")
-                        .into())
-                }
-            },
-        );
+    let mut messages = 0;
+    let data = stream.into_peekable().map_err(FlightError::from).and_then(move |data| {
+        messages += 1;
+        let too_many = "the values are sent in too many messages";
+        let reason = refusal(&data).or((messages > MAX_VALUE_MESSAGES).then_some(too_many));
+        ready(reason.map_or(Ok(data), |reason| Err(Status::invalid_argument(reason).into())))
+    });
     let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
     let mut found: Option<RecordBatch> = None;
     while let Some(batch) = batches.try_next().await.map_err(refused)? {
@@ -183,13 +192,15 @@ async fn values(stream: PeekableFlightDataStream) -> Result<RecordBatch, Status>
     found.ok_or_else(|| status::of(&skopos_query::Error::ParameterRows(0)))
 }
 
-/// Returns true if the buffers of a message are compressed. Such a message says itself how much memory its reader should
-/// take, up to 2^63 bytes.
-fn is_compressed(data: &FlightData) -> bool {
-    let Ok(message) = root_as_message(&data.data_header) else { return false };
-    let batch = message.header_as_record_batch();
-    let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
-    [batch, dictionary].into_iter().flatten().any(|batch| batch.compression().is_some())
+/// Returns the reason to refuse a message of values. A message with compressed buffers says itself how much memory its
+/// reader should take, up to 2^63 bytes. A dictionary may grow with each message, and one row needs none.
+fn refusal(data: &FlightData) -> Option<&'static str> {
+    let message = root_as_message(&data.data_header).ok()?;
+    if message.header_as_dictionary_batch().is_some() {
+        return Some("the values have a dictionary; send them plain");
+    }
+    let is_compressed = message.header_as_record_batch()?.compression().is_some();
+    is_compressed.then_some("the values are compressed; send them plain")
 }
 
 #[tonic::async_trait]
@@ -260,7 +271,10 @@ impl FlightSqlService for SqlService {
     ) -> Result<DoPutPreparedStatementResult, Status> {
         let number = self.number(&query.prepared_statement_handle)?;
         let caller = caller_of(&request);
-        let values = values(request.into_inner()).await?;
+        self.find(&caller, &query.prepared_statement_handle)?;
+        let values = timeout(VALUES_TIME, values(request.into_inner())).await;
+        let values =
+            values.map_err(|_| Status::deadline_exceeded("the values came too slowly"))??;
         match self.statements.bind(&caller, number, values) {
             true => Ok(DoPutPreparedStatementResult {
                 prepared_statement_handle: Some(query.prepared_statement_handle),
@@ -327,8 +341,12 @@ impl FlightSqlService for SqlService {
         Self::info(&query.clone().into_builder().schema(), &query, request)
     }
 
-    async fn do_get_tables(&self, query: CommandGetTables, _: Request<Ticket>) -> Answer<Flow> {
-        listing(catalog::tables(&self.engine, query).await)
+    async fn do_get_tables(
+        &self,
+        query: CommandGetTables,
+        request: Request<Ticket>,
+    ) -> Answer<Flow> {
+        listing(catalog::tables(&self.engine, &caller_of(&request), query).await)
     }
 
     async fn get_flight_info_table_types(

@@ -84,13 +84,14 @@ async fn answer(
     let local_ends = ends.filter(|(peer, here)| is_open(*peer, *here) == Some(true));
     let running = Arc::<AtomicUsize>::default();
     let counted = running.clone();
-    let caller = connection.caller().clone();
+    let (caller, client) = (connection.caller().clone(), connection.client());
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(move |mut request: Request<Body>| {
         let about = request.extensions_mut();
         here.map(|here| about.insert(here));
         peer.map(|peer| about.insert(peer));
         about.insert(caller.clone());
+        about.insert(client.clone());
         let running = Running::new(counted.clone());
         let answered = routes.call(request);
         async move {

@@ -7,6 +7,7 @@ use skopos_hub::counts::Counts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::refusal::Refusal;
+use super::watchers::Watchers;
 use crate::listen::Admittance;
 
 /// The state from which HTTP requests are answered.
@@ -15,10 +16,10 @@ pub(super) struct HttpContext {
     pub(super) counts: Arc<Counts>,
     /// The certificate and the tokens of the hub.
     pub(super) admittance: Admittance,
-    /// Permits to read patterns and to have values measured.
-    pub(super) reads: Arc<Semaphore>,
-    /// Permits to watch.
-    pub(super) watchers: Arc<Semaphore>,
+    /// Permits to have values measured.
+    pub(super) measurements: Arc<Semaphore>,
+    /// The clients that watch.
+    pub(super) watchers: Watchers,
     /// Permits to look for changes of watched topics.
     pub(super) checks: Arc<Semaphore>,
     /// A permit for each topic that a client watches.

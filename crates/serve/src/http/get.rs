@@ -3,28 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Extension, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
-
+use axum::response::{IntoResponse as _, Response};
 use skopos_access::{Action, Caller, may};
+use skopos_hub::Backend;
+use skopos_hub::read::{ReadError, read};
+use skopos_hub::topics::are_known;
+use tokio::time::timeout;
 
 use super::context::HttpContext;
 use super::parameters::{self, parameters, unknown};
 use super::refusal::Refusal;
-use tokio::time::timeout;
+use super::sending;
 
-use skopos_hub::read::{ReadError, Readings, read};
-use skopos_hub::topics::are_known;
-
-/// Time that a request waits while others read patterns.
+/// Time that a request waits while others have values measured.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) async fn answer(
     State(context): State<Arc<HttpContext>>,
     Extension(caller): Extension<Caller>,
     uri: Uri,
-) -> Result<Json<Readings>, Refusal> {
+) -> Result<Response, Refusal> {
     let (mut texts, mut max_age) = (Vec::new(), None);
     for (name, value) in parameters(&uri)? {
         match name.as_str() {
@@ -42,28 +43,45 @@ pub(super) async fn answer(
     }
     // Topics that exist are found at once. Others, patterns and measurements take their time on another thread.
     let is_fast = max_age.is_none() && are_known(&*context.backend.source, &texts);
-    let readings = match is_fast {
-        true => read(&context.backend, &texts, None),
-        false => read_blocking(context, texts, max_age).await?,
+    let backend = context.backend.clone();
+    let body = match (is_fast, max_age) {
+        (true, _) => encoded(&backend, &texts, None)?,
+        (false, None) => {
+            let reading = move || encoded(&backend, &texts, None);
+            context.backend.engine.reading(&caller, reading).await??
+        }
+        (false, Some(max_age)) => measured(&context, texts, max_age).await?,
     };
-    readings.map(Json).map_err(Refusal::from)
+    let body = sending::text(&context.backend.engine, &caller, body)?;
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Returns the values as JSON.
+fn encoded(
+    backend: &Backend,
+    texts: &[String],
+    max_age: Option<Duration>,
+) -> Result<Vec<u8>, Refusal> {
+    let readings = read(backend, texts, max_age)?;
+    serde_json::to_vec(&readings).map_err(|e| Refusal::internal(e.to_string()))
 }
 
 /// Reads on a thread that may wait for measurements.
-async fn read_blocking(
-    context: Arc<HttpContext>,
+async fn measured(
+    context: &Arc<HttpContext>,
     texts: Vec<String>,
-    most: Option<Duration>,
-) -> Result<Result<Readings, ReadError>, Refusal> {
-    let permit = timeout(PATIENCE, context.reads.clone().acquire_owned()).await;
-    let Ok(Ok(permit)) = permit else { return Err(Refusal::too_many("requests read patterns")) };
+    max_age: Duration,
+) -> Result<Vec<u8>, Refusal> {
+    let permit = timeout(PATIENCE, context.measurements.clone().acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else { return Err(Refusal::too_many("requests measure")) };
+    let backend = context.backend.clone();
     let reading = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        read(&context.backend, &texts, most)
+        encoded(&backend, &texts, Some(max_age))
     });
     let failed =
         |e: tokio::task::JoinError| Refusal::internal(format!("the values could not be read: {e}"));
-    reading.await.map_err(failed)
+    reading.await.map_err(failed)?
 }
 
 impl From<ReadError> for Refusal {

@@ -15,10 +15,11 @@ use axum::http::header::{HOST, HeaderName, HeaderValue, ORIGIN, X_CONTENT_TYPE_O
 use axum::http::uri::Authority;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use skopos_access::{Action, may};
+use skopos_access::{Action, Caller, may};
 
 use super::context::HttpContext;
 use super::refusal::Refusal;
+use crate::listen::Client;
 
 /// The header in which browsers tell how a request relates to its page.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -71,6 +72,11 @@ fn admitted(context: &HttpContext, mut request: Request) -> Result<Request, Refu
             _ => Action::ReadFacts,
         };
         may(&caller, action).map_err(|denied| Refusal::denied(&denied))?;
+    }
+    if let (Some(client), false) =
+        (request.extensions().get::<Client>(), caller == Caller::Stranger)
+    {
+        client.is_known();
     }
     request.extensions_mut().insert(caller);
     Ok(request)

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse as _, Response};
+use skopos_access::Caller;
 use skopos_model::{Kind, Timestamp, TopicPattern, schema};
 use skopos_query::{Row, Source as _, Wanted};
 
@@ -19,6 +20,7 @@ use super::accept::Accept;
 use super::context::HttpContext;
 use super::parameters::{parameters, unknown};
 use super::refusal::Refusal;
+use super::sending;
 use skopos_hub::prometheus::{Series, escape_help, escape_label, number, type_of};
 use skopos_hub::topics::wanted;
 use skopos_term::find::readings_of;
@@ -28,6 +30,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 pub(super) async fn answer(
     State(context): State<Arc<HttpContext>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Refusal> {
@@ -39,21 +42,20 @@ pub(super) async fn answer(
             other => return Err(unknown(other, "`topic`")),
         }
     }
-    let permit = context.reads.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| Refusal::too_many("requests read patterns"))?;
+    let reader = context.clone();
     // The page of a thousand nodes takes as long as a slow statement.
-    let text = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
+    let reading = move || {
+        let context = reader;
         let mut page = Page::default();
         page.add_topics(&context, &patterns);
         if patterns.is_empty() {
             page.add_hub(&context);
         }
         page.text(is_open)
-    });
-    let text = text.await;
-    let text = text.map_err(|e| Refusal::internal(e.to_string()))?;
-    Ok(([(CONTENT_TYPE, if is_open { OPEN_METRICS } else { TEXT })], text).into_response())
+    };
+    let text = context.backend.engine.reading(&caller, reading).await?;
+    let body = sending::text(&context.backend.engine, &caller, text.into_bytes())?;
+    Ok(([(CONTENT_TYPE, if is_open { OPEN_METRICS } else { TEXT })], body).into_response())
 }
 
 /// Returns true if the client takes OpenMetrics with at least the quality of the older format.

@@ -13,6 +13,7 @@
 mod accept;
 mod context;
 mod refusal;
+mod sending;
 mod connection;
 mod guard;
 mod small;
@@ -20,6 +21,7 @@ mod sql;
 mod parameters;
 mod get;
 mod join;
+mod watchers;
 mod watch;
 mod metrics;
 
@@ -33,6 +35,7 @@ use tokio::sync::Semaphore;
 
 use self::context::HttpContext;
 use self::refusal::Refusal;
+use self::watchers::Watchers;
 use crate::listen::{Admittance, Protocol, TcpEndpoint};
 use skopos_hub::Backend;
 use skopos_hub::config::HttpAddress;
@@ -43,11 +46,8 @@ use skopos_term::Failure;
 /// keep idle connections.
 const MAX_CONNECTIONS: u64 = 2048;
 
-/// Maximum number of requests that read patterns, or have values measured, at one time.
-const MAX_READS: usize = 16;
-
-/// Maximum number of clients that watch at one time: dashboards and programs of a site.
-const MAX_WATCHERS: usize = 1024;
+/// Maximum number of requests that have values measured at one time.
+const MAX_MEASUREMENTS: usize = 16;
 
 /// Maximum number of topics that all clients watch: each takes some hundred bytes of memory.
 const MAX_WATCHED: usize = 1 << 20;
@@ -81,16 +81,15 @@ pub(crate) fn open(
         counts.clone(),
         runtime,
         |incoming| {
-            let reads = Arc::new(Semaphore::new(MAX_READS));
-            let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
+            let measurements = Arc::new(Semaphore::new(MAX_MEASUREMENTS));
             let checks = Arc::new(Semaphore::new(MAX_CHECKS));
             let watched = Arc::new(Semaphore::new(MAX_WATCHED));
             let context = Arc::new(HttpContext {
                 backend,
                 counts,
                 admittance,
-                reads,
-                watchers,
+                measurements,
+                watchers: Watchers::default(),
                 checks,
                 watched,
                 hosts,

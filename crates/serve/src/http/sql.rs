@@ -9,20 +9,19 @@ use axum::extract::{Extension, FromRequest as _, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::stream::{self, Stream};
+use futures_util::stream;
 use serde::Deserialize;
 use skopos_access::Caller;
 use skopos_query::arrow::array::RecordBatch;
 use skopos_query::arrow::error::ArrowError;
-use skopos_query::{Answer, BoxError, Error, Limits, MAX_SQL_BYTES, Way};
-use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use skopos_query::{Answer, BoxError, Error, Limits, MAX_SQL_BYTES};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::accept::Accept;
 use super::context::HttpContext;
 use super::refusal::Refusal;
+use super::sending::{SEND_TIME, sent};
 use skopos_hub::pieces::{ArrowRows, JsonRows};
 
 /// The longest request: a statement, for whose bytes JSON needs up to six bytes each, and the rest of the document.
@@ -34,14 +33,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest deadline that a client can ask for.
 const MAX_DEADLINE: Duration = Duration::from_secs(300);
 
-/// Minimum time for a client to read an answer, whatever its deadline. The answer counts as a running statement meanwhile.
-const SEND_TIME: Duration = Duration::from_secs(30);
-
 /// Number of rows in one piece.
 const PIECE_ROWS: usize = 4096;
-
-/// Number of pieces that wait for the client: the one that is sent, and the next.
-const AHEAD: usize = 2;
 
 const JSON: &str = "application/json";
 const ARROW: &str = "application/vnd.apache.arrow.stream";
@@ -71,42 +64,15 @@ pub(super) async fn answer(
         limits.deadline = Duration::from_millis(deadline).min(MAX_DEADLINE);
     }
     let answer = run(&context, caller, statement.sql, limits).await?;
-    let is_point = answer.way == Way::Point;
+    let is_held = answer.is_held();
     let pieces = Pieces::new(answer, content_type == ARROW, begun.elapsed());
     let pieces = pieces.map_err(|e| Refusal::bad(e.to_string()))?;
     let until = begun + limits.deadline.max(SEND_TIME);
-    let body = match is_point {
-        true => Body::from_stream(stream::iter(pieces)),
-        false => Body::from_stream(sent(pieces, until)),
+    let body = match is_held {
+        true => Body::from_stream(sent(pieces, until)),
+        false => Body::from_stream(stream::iter(pieces)),
     };
     Ok(([(CONTENT_TYPE, content_type)], body).into_response())
-}
-
-/// Returns pieces that another thread makes, ahead of the client. A client that has not read them all by `until` does
-/// not get the rest.
-fn sent(pieces: Pieces, until: Instant) -> impl Stream<Item = Result<Bytes, BoxError>> {
-    let (sender, receiver) = mpsc::channel::<Result<Bytes, BoxError>>(AHEAD);
-    let runtime = Handle::current();
-    tokio::task::spawn_blocking(move || {
-        for piece in pieces {
-            let is_last = piece.is_err();
-            let sending = sender.send(piece.map_err(Into::into));
-            let is_sent = runtime.block_on(timeout_at(until, sending));
-            if is_last || !matches!(is_sent, Ok(Ok(()))) {
-                return;
-            }
-        }
-        // Only with this the answer is whole.
-        let _ = runtime.block_on(timeout_at(until, sender.send(Ok(Bytes::new()))));
-    });
-    stream::unfold(Some(receiver), async |receiver| {
-        let mut receiver = receiver?;
-        match receiver.recv().await {
-            Some(Ok(piece)) if piece.is_empty() => None,
-            Some(piece) => Some((piece, Some(receiver))),
-            None => Some((Err("the client has not read the answer in time".into()), None)),
-        }
-    })
 }
 
 /// Answers a statement.
@@ -224,7 +190,7 @@ impl Pieces {
 }
 
 impl Iterator for Pieces {
-    type Item = Result<Bytes, ArrowError>;
+    type Item = Result<Bytes, BoxError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let piece = match (self.batches.pop_front(), self.rows.as_mut()?) {
@@ -235,6 +201,6 @@ impl Iterator for Pieces {
                 Rows::Arrow(rows) => rows.end(),
             },
         };
-        Some(piece.map(Bytes::from))
+        Some(piece.map(Bytes::from).map_err(Into::into))
     }
 }

@@ -73,9 +73,9 @@ pub(super) async fn answer(
             other => return Err(unknown(other, "`topic`, one `sql`, and `every`")),
         }
     }
-    let permit = context.watchers.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| Refusal::too_many("clients watch"))?;
-    let guards = (permit, context.counts.stand());
+    let watcher = context.watchers.begin(&caller);
+    let watcher = watcher.ok_or_else(|| Refusal::too_many("clients watch"))?;
+    let guards = (watcher, context.counts.stand());
     let shown = headers.get(AUTHORIZATION).and_then(|shown| shown.to_str().ok());
     let revoked = revoked(context.clone(), shown.map(str::to_owned));
     match request.sql {

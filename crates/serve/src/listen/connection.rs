@@ -15,7 +15,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
-use super::idle::{Connections, Open};
+use super::entering::Entrant;
+use super::entry::Proof;
+use super::idle::{Client, Connections, Open};
 use skopos_access::Caller;
 use skopos_hub::counts::OpenConnection;
 
@@ -24,6 +26,9 @@ const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum time that a write may wait for the client, which is taken for dead afterwards.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time between two looks at whether the certificate of a node is still valid: each checks a signature.
+const PROVE_EVERY: Duration = Duration::from_secs(60);
 
 /// A stream in clear text or under TLS.
 pub(crate) enum Stream {
@@ -62,6 +67,8 @@ macro_rules! on_stream {
 pub(crate) struct Connection {
     stream: Stream,
     caller: Caller,
+    /// The certificate of a node, with the time of the next look at whether it is valid.
+    proof: Option<(Proof, Pin<Box<Sleep>>)>,
     write_deadline: Option<Pin<Box<Sleep>>>,
     /// Ends a connection on which too few bytes have arrived; `None` once enough have.
     first_bytes: Option<Pin<Box<Sleep>>>,
@@ -86,13 +93,13 @@ impl Connection {
     /// closes.
     pub(super) fn new(
         stream: Stream,
-        (caller, first_bytes): (Caller, u64),
+        (caller, proof, first_bytes): (Caller, Option<Proof>, u64),
         counted: OpenConnection,
-        (open, connections): (Sender<Infallible>, &Connections),
+        (open, connections, stranger): (Sender<Infallible>, &Connections, Option<Entrant>),
     ) -> Self {
         let end = Arc::<End>::default();
         let ending = end.clone();
-        let activity = connections.add(caller == Caller::Stranger, move || {
+        let activity = connections.add(stranger, move || {
             ending.is_due.store(true, Ordering::SeqCst);
             ending.reader.wake();
         });
@@ -101,6 +108,7 @@ impl Connection {
         Self {
             stream,
             caller,
+            proof: proof.map(|proof| (proof, Box::pin(sleep(PROVE_EVERY)))),
             write_deadline: None,
             first_bytes: Some(Box::pin(sleep(FIRST_BYTES_TIMEOUT))),
             missing: first_bytes,
@@ -122,9 +130,26 @@ impl Connection {
         &self.caller
     }
 
+    /// Returns the client, for whoever finds out who it is.
+    pub(crate) fn client(&self) -> Client {
+        self.activity.client()
+    }
+
     /// Returns true if input arrived since the last write.
     pub(crate) fn has_unanswered_input(&self) -> bool {
         self.has_unanswered_input
+    }
+
+    /// Returns false once the certificate of the node is not valid any more.
+    fn is_proved(&mut self, context: &mut Context<'_>) -> bool {
+        let Some((proof, next)) = &mut self.proof else { return true };
+        while next.as_mut().poll(context).is_ready() {
+            if proof.names().is_none() {
+                return false;
+            }
+            *next = Box::pin(sleep(PROVE_EVERY));
+        }
+        true
     }
 
     /// Ends a write that waits for longer than the timeout.
@@ -156,7 +181,7 @@ impl AsyncRead for Connection {
         let before = buffer.filled().len();
         let read = on_stream!(&mut self.stream, poll_read(context, buffer));
         self.end.reader.register(context.waker());
-        if self.end.is_due.load(Ordering::SeqCst) {
+        if self.end.is_due.load(Ordering::SeqCst) || !self.is_proved(context) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         if buffer.filled().len() > before {

@@ -1,4 +1,4 @@
-//! Bounds the connections of one address that have not shown yet who they are: they hold others up.
+//! Bounds the connections of one address that have not shown yet who they are.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use skopos_model::unpoisoned;
 
-/// Maximum number of connections of one address that enter at one time. A rack behind one address starts in seconds.
+/// Maximum number of connections of one address whose clients have not shown who they are. A rack behind one address starts
+/// in seconds.
 const MAX_OF_AN_ADDRESS: u32 = 64;
 
 /// Numbers of connections that enter, by address.
@@ -15,7 +16,7 @@ pub(super) struct Entering(Arc<Mutex<HashMap<IpAddr, u32>>>);
 
 /// A connection that enters, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Entrant {
+pub(crate) struct Entrant {
     of: IpAddr,
     all: Arc<Mutex<HashMap<IpAddr, u32>>>,
 }
@@ -30,6 +31,11 @@ impl Entering {
         }
         *count += 1;
         Some(Entrant { of, all: self.0.clone() })
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        unpoisoned(self.0.lock()).is_empty()
     }
 }
 

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{Extensions, HeaderMap};
-use skopos_access::Caller;
+use skopos_access::{Caller, Names};
 use skopos_hub::Pki;
 use skopos_term::Failure;
+use skopos_wire::Identity;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::connection::Stream;
 use super::{peer, tls};
@@ -97,29 +99,44 @@ impl Entry {
         &self,
         stream: TcpStream,
         peer: SocketAddr,
-    ) -> Result<(Stream, Caller), Option<TcpStream>> {
+    ) -> Result<(Stream, Caller, Option<Proof>), Option<TcpStream>> {
         let is_own = is_own(&stream, peer).await;
         let Some(tls) = &self.tls else {
             return match (is_own, self.is_open, &self.admittance.pki) {
-                (true, ..) => Ok((Stream::Clear(stream), Caller::Owner)),
-                (_, true, _) => Ok((Stream::Clear(stream), Caller::Anybody)),
+                (true, ..) => Ok((Stream::Clear(stream), Caller::Owner, None)),
+                (_, true, _) => Ok((Stream::Clear(stream), Caller::Anybody, None)),
                 // It may have a token.
-                (.., Some(_)) => Ok((Stream::Clear(stream), Caller::Stranger)),
+                (.., Some(_)) => Ok((Stream::Clear(stream), Caller::Stranger, None)),
                 (.., None) => Err(Some(stream)),
             };
         };
         let stream = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await;
         let Ok(Ok(stream)) = stream else { return Err(None) };
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        let names = certificates
-            .first()
-            .and_then(|certificate| self.admittance.pki.as_ref()?.identity().names_in(certificate));
-        let caller = match (names, is_own) {
-            (Some(names), _) => Caller::Node(names),
-            (None, true) => Caller::Owner,
-            (None, false) => Caller::Stranger,
+        let proof = certificates.first().and_then(|certificate| {
+            let identity = self.admittance.pki.as_ref()?.identity().clone();
+            Some(Proof { identity, certificate: certificate.clone().into_owned() })
+        });
+        let names = proof.as_ref().and_then(Proof::names);
+        let (caller, proof) = match (names, is_own) {
+            (Some(names), _) => (Caller::Node(names), proof),
+            (None, true) => (Caller::Owner, None),
+            (None, false) => (Caller::Stranger, None),
         };
-        Ok((Stream::Tls(Box::new(stream)), caller))
+        Ok((Stream::Tls(Box::new(stream)), caller, proof))
+    }
+}
+
+/// The certificate of a node that has connected.
+pub(super) struct Proof {
+    identity: Arc<Identity>,
+    certificate: CertificateDer<'static>,
+}
+
+impl Proof {
+    /// Returns the names of the node; `None` once the certificate is not valid any more.
+    pub(super) fn names(&self) -> Option<Names> {
+        self.identity.names_in(&self.certificate)
     }
 }
 

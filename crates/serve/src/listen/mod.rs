@@ -20,7 +20,7 @@ mod tls;
 pub use args::ListenArgs;
 pub(crate) use connection::Connection;
 pub(crate) use entry::Admittance;
-pub(crate) use idle::{Connections, Open};
+pub(crate) use idle::{Client, Connections, Open};
 pub(crate) use peer::is_open;
 
 use std::convert::Infallible;
@@ -265,17 +265,26 @@ struct Admission {
 impl Admission {
     async fn check(&self, stream: TcpStream, peer: SocketAddr) -> Accepted {
         // In clear text nothing waits for the client.
-        let entering = self.entry.is_secure().then(|| self.entering.begin(peer.ip()));
-        if let Some(None) = entering {
-            return self.reject(None, Rejection::TooManyConnections);
+        let mut entrant = None;
+        if self.entry.is_secure() {
+            entrant = self.entering.begin(peer.ip());
+            if entrant.is_none() {
+                return self.reject(None, Rejection::TooManyConnections);
+            }
         }
-        let (stream, caller) = match self.entry.enter(stream, peer).await {
+        let (stream, caller, proof) = match self.entry.enter(stream, peer).await {
             Ok(entered) => entered,
             Err(stream) => return self.reject(stream, Rejection::AnotherUser),
         };
-        drop(entering);
+        let is_stranger = caller == Caller::Stranger;
+        if is_stranger && entrant.is_none() {
+            entrant = self.entering.begin(peer.ip());
+            if entrant.is_none() {
+                return self.reject(stream.into_clear(), Rejection::TooManyConnections);
+            }
+        }
         // Strangers cannot take all places: above half of them, an idle one goes for each that comes.
-        let is_above = caller == Caller::Stranger && self.counts.open() > self.max_connections / 2;
+        let is_above = is_stranger && self.counts.open() > self.max_connections / 2;
         if is_above && !self.connections.close_idle(true) {
             return self.reject(stream.into_clear(), Rejection::TooManyConnections);
         }
@@ -284,9 +293,9 @@ impl Admission {
         };
         Accepted::Admitted(Connection::new(
             stream,
-            (caller, self.first_bytes),
+            (caller, proof, self.first_bytes),
             counted,
-            (self.open.clone(), &self.connections),
+            (self.open.clone(), &self.connections, entrant.filter(|_| is_stranger)),
         ))
     }
 

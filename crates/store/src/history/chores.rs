@@ -88,8 +88,7 @@ impl Chores {
 
     /// Seals the log of a generation. Returns its damage, if some of it was lost; then the log is moved aside.
     fn seal(&self, generation: u64) -> Result<Option<Damage>, Error> {
-        let name = log_name(generation);
-        let path = self.folder.join(&name);
+        let path = self.folder.join(log_name(generation));
         let content = read_log(&*self.disk, &path, generation)?;
         let losses = describe(&content.losses, false);
         let mut sealer = Sealer::on(self.disk.clone(), &self.folder, generation)?;
@@ -98,14 +97,10 @@ impl Chores {
         }
         sealer.finish()?;
         // Not before: the part is durable only now.
-        match losses {
-            None => self.remove(&path)?,
-            Some(_) => log::quarantine(&*self.disk, &self.folder, &name)?,
-        }
-        Ok(losses.map(|why| Damage { file: name, why }))
+        self.drop_log(generation, losses)
     }
 
-    /// Removes a log that has a part, which an earlier run could not remove.
+    /// Removes a log that has a part, which an earlier run could not remove or move aside.
     fn finish(&self, part: &PartName) -> Result<Option<Damage>, Error> {
         match check_part(&*self.disk, &self.folder, part) {
             // The log has the same samples: the next run seals it again.
@@ -119,10 +114,22 @@ impl Chores {
                 let folder = &self.folder;
                 let synced = self.disk.sync_folder(folder);
                 synced.map_err(io_at(folder, "the folder cannot be synced"))?;
-                self.remove(&folder.join(log_name(part.generation)))?;
-                Ok(None)
+                // The part shows nothing of the log's losses: it may have only what was left of the log.
+                let path = folder.join(log_name(part.generation));
+                let content = read_log(&*self.disk, &path, part.generation)?;
+                self.drop_log(part.generation, describe(&content.losses, false))
             }
         }
+    }
+
+    /// Removes the log of a durable part, or moves it aside and returns its damage if some of it was lost.
+    fn drop_log(&self, generation: u64, losses: Option<String>) -> Result<Option<Damage>, Error> {
+        let name = log_name(generation);
+        match losses {
+            None => self.remove(&self.folder.join(&name))?,
+            Some(_) => log::quarantine(&*self.disk, &self.folder, &name)?,
+        }
+        Ok(losses.map(|why| Damage { file: name, why }))
     }
 
     /// Checks the next parts.
@@ -187,6 +194,6 @@ impl Chores {
 }
 
 /// Checks all bytes of a part.
-pub(super) fn check_part(disk: &dyn Disk, folder: &Path, name: &PartName) -> Result<(), Error> {
+fn check_part(disk: &dyn Disk, folder: &Path, name: &PartName) -> Result<(), Error> {
     Part::open_on(disk, &folder.join(name.file_name()))?.check()
 }

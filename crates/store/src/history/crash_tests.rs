@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
 
+use super::listing::Listing;
 use super::{Column, Damage, Folder, Level, Selection, Series};
 use super::{Keeper, Limits, PushOutcome, SeriesId};
 use crate::log::simulated::{Failures, Random, SimulatedDisk};
@@ -155,15 +156,16 @@ impl Run {
         let before = self.before as u64;
         let acknowledged = |level| self.keeper.as_ref().expect("opened").acknowledged(level);
         let memory = before + acknowledged(Level::Memory);
-        // A sync of this keeper is also one of what earlier keepers wrote to its log.
-        let disk = match acknowledged(Level::Disk) {
-            0 => 0,
-            acknowledged => before + acknowledged,
-        };
+        let synced = acknowledged(Level::Disk);
+        // A sync of this keeper is also one of what earlier keepers wrote to its log, and parts are synced. Earlier logs
+        // that are not sealed yet may have lost what those keepers could not sync.
+        let listing = Listing::of(&self.disk, Path::new(FOLDER)).expect("listed");
+        let first = if listing.logs.len() == 1 { 0 } else { before };
+        let disk = if synced == 0 { 0..0 } else { first..before + synced };
         for (at, (.., ack)) in self.accepted.iter_mut().enumerate() {
             let at = at as u64;
             *ack = match *ack {
-                Ack::Pending | Ack::Memory if at < disk => Ack::Disk,
+                Ack::Pending | Ack::Memory if disk.contains(&at) => Ack::Disk,
                 Ack::Pending if at < memory => Ack::Memory,
                 other => other,
             };
@@ -265,6 +267,23 @@ fn acknowledged_samples_are_there_once_and_in_order_after_every_crash() {
     }
 }
 
+#[test]
+fn a_sync_that_failed_before_a_restart_is_not_simply_repeated() {
+    for seed in 0..20 {
+        let mut run = Run::new(seed);
+        (0..10).for_each(|_| run.push());
+        run.disk.fail(Failures { syncs: 1, ..Failures::default() });
+        run.keeper().commit(Level::Disk).expect_err("the sync fails");
+        run.keeper = None;
+        run.open();
+        run.keeper().commit(Level::Disk).expect("committed");
+        run.keeper = None;
+        run.disk.crash();
+        let (stored, _) = read(&run.disk);
+        assert_eq!(stored.values().map(Vec::len).sum::<usize>(), 10, "seed {seed}");
+    }
+}
+
 /// Makes a history with parts, a closed log and an open one.
 fn filled(seed: u64) -> Run {
     let mut run = Run::new(seed);
@@ -330,6 +349,37 @@ fn a_damaged_file_is_moved_aside_and_everything_else_goes_on() {
         let (stored, _) = read(&run.disk);
         let total = |all: &Stored| all.values().map(Vec::len).sum::<usize>();
         assert!(total(&stored) >= total(&whole) + 20 - 120, "{what}");
+    }
+}
+
+#[test]
+fn a_damaged_log_that_cannot_be_moved_aside_is_kept_until_it_can() {
+    let (name, aside) = ("log-00000003", Path::new(FOLDER).join(crate::log::FOLDER));
+    for seed in 0..40 {
+        let mut run = filled(seed);
+        while let (path, bit) = run.disk.flip(Path::new(FOLDER)).expect("a file")
+            && !path.ends_with(name)
+        {
+            run.disk.flip_back(&path, bit);
+        }
+        run.disk.refuse_folder(Some(aside.clone()));
+        let now = Timestamp::from_nanos(run.now);
+        for _ in 0..2 {
+            let report = run.keeper().chores().run(now).expect("done");
+            assert_eq!((report.damaged.len(), report.errors.len()), (0, 1), "seed {seed}");
+            if seed % 2 == 0 {
+                run.keeper = None;
+                run.open();
+            }
+            let logs = Listing::of(&run.disk, Path::new(FOLDER)).expect("listed").logs;
+            assert!(logs.contains_key(&3), "seed {seed}: a damaged log was removed");
+        }
+        run.disk.refuse_folder(None);
+        let report = run.keeper().chores().run(now).expect("done");
+        assert_eq!(report.errors, [""; 0], "seed {seed}");
+        assert_eq!(report.quarantined, 1, "seed {seed}");
+        let files: Vec<&str> = report.damaged.iter().map(|damage| damage.file.as_str()).collect();
+        assert_eq!(files, [name], "seed {seed}");
     }
 }
 

@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicU64;
 
 use skopos_model::{Sample, Timestamp};
 
-use super::chores::{Chores, check_part};
+use super::chores::Chores;
 use super::codec;
 use super::folder::{Folder, read_log};
 use super::limits::Limits;
 use super::listing::{Listing, log_name};
 use super::series::Series;
-use crate::log::{self, Damage, Disk, Error, Level, Lock, LogWriter, OsDisk, io_at};
+use crate::log::{Disk, Error, Level, Lock, LogWriter, OsDisk, io_at};
 
 /// Length at which a log is sealed. Sealing needs about three times as much memory, and a query has to
 /// read the whole log that is not sealed yet.
@@ -44,8 +44,6 @@ pub struct Keeper {
     next_check: Arc<AtomicU64>,
     /// Length of the torn tail that `open` cut off.
     torn_bytes: u64,
-    /// The damaged files that `open` found.
-    damaged: Vec<Damage>,
 }
 
 /// A series whose samples are written.
@@ -98,17 +96,11 @@ impl Keeper {
             let path = folder.join(name);
             disk.remove(&path).map_err(io_at(&path, "it cannot be removed"))?;
         }
-        let mut damaged = Vec::new();
-        remove_sealed(&*disk, folder, &listing, &mut damaged)?;
-        let newest = Listing::of(&*disk, folder)?;
-        // The process that wrote them may have ended before it synced them.
-        for generation in newest.logs.keys() {
-            let path = folder.join(log_name(*generation));
-            let synced = disk.open(&path).and_then(|log| log.sync());
-            synced.map_err(io_at(&path, "the log cannot be synced"))?;
-        }
-        let last = newest.last();
-        let resumed = match last.filter(|last| newest.logs.contains_key(last)) {
+        let last = listing.last();
+        // A log that has a part is closed: the process ended before its chores removed the log.
+        let is_open =
+            |last: &u64| listing.logs.contains_key(last) && !listing.parts.contains_key(last);
+        let resumed = match last.filter(is_open) {
             Some(generation) => resume(&disk, folder, generation, now)?,
             None => None,
         };
@@ -138,18 +130,12 @@ impl Keeper {
             content: Vec::new(),
             next_check: Arc::default(),
             torn_bytes,
-            damaged,
         })
     }
 
     /// Returns the number of bytes of a torn log that [`open`](Self::open) cut off.
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
-    }
-
-    /// Returns the damaged files that [`open`](Self::open) moved aside.
-    pub fn damaged(&self) -> &[Damage] {
-        &self.damaged
     }
 
     /// Attaches series, so that their samples can be pushed. If they may have been attached before
@@ -285,37 +271,6 @@ impl Keeper {
         let state = (self.generation, self.next_check.clone());
         Chores::new(disk, lock, self.folder.clone(), self.limits, state)
     }
-}
-
-/// Removes logs whose parts are complete, and moves damaged parts aside whose logs are still there.
-fn remove_sealed(
-    disk: &dyn Disk,
-    folder: &Path,
-    listing: &Listing,
-    damaged: &mut Vec<Damage>,
-) -> Result<(), Error> {
-    let is_both = |generation: &&u64| listing.parts.contains_key(generation);
-    let mut both = listing.logs.keys().filter(is_both).peekable();
-    if both.peek().is_some() {
-        // The process ended after it had named the part and before it removed the log. The name may not be on disk.
-        disk.sync_folder(folder).map_err(io_at(folder, "the folder cannot be synced"))?;
-    }
-    for generation in both {
-        let Some((part, _)) = listing.parts.get(generation) else { continue };
-        match check_part(disk, folder, part) {
-            Ok(()) => {
-                let path = folder.join(log_name(*generation));
-                disk.remove(&path).map_err(io_at(&path, "the log cannot be removed"))?;
-            }
-            Err(e) if e.is_damage() => {
-                let file = part.file_name();
-                log::quarantine(disk, folder, &file)?;
-                damaged.push(Damage { file, why: e.why() });
-            }
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }
 
 /// A log that takes samples.

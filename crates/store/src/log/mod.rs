@@ -11,7 +11,7 @@
 //! - What a commit acknowledged is read back exactly once, in the order of its producer: after the end of the process
 //!   if the level is [`Level::Memory`], after a loss of power if it is [`Level::Disk`].
 //! - A sync that failed is never simply repeated: the log is written to another file first, because the kernel may have
-//!   dropped what it could not write.
+//!   dropped what it could not write. So is a log that another process began: its syncs may have failed.
 //! - A record is read back as it was written or not at all, and what cannot be read is counted. A damaged file is
 //!   never removed, but moved to the folder `quarantine`.
 //!

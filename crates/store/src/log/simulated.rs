@@ -2,7 +2,8 @@
 //!
 //! The disk has what a program sees, and what would be left after a loss of power. A crash keeps what was synced. Of the
 //! writes and names that were not, it keeps a random choice; a write may be torn. The disk can also fail: it runs out of
-//! space, a write or a sync fails, and after a sync that failed the writes before it may be lost, as on Linux.
+//! space, a write or a sync fails. As on Linux, a sync that failed drops some of the writes before it: programs go on
+//! reading them, later syncs succeed without them, whichever process asks, and a crash loses them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -55,6 +56,8 @@ struct State {
     failures: Failures,
     /// Bytes that fit on the disk.
     space: u64,
+    /// A folder that cannot be made, because the disk is full.
+    unmade: Option<PathBuf>,
     files: Vec<SimulatedFile>,
     /// The names that programs see, and those that were synced.
     names: BTreeMap<PathBuf, FileId>,
@@ -117,6 +120,7 @@ impl SimulatedDisk {
             random: Random::new(seed),
             failures: Failures::default(),
             space: u64::MAX,
+            unmade: None,
             files: Vec::new(),
             names: BTreeMap::new(),
             synced_names: BTreeMap::new(),
@@ -132,6 +136,11 @@ impl SimulatedDisk {
     pub(crate) fn leave_space(&self, bytes: u64) {
         let mut state = self.state();
         state.space = state.used() + bytes;
+    }
+
+    /// Leaves no room to make this folder.
+    pub(crate) fn refuse_folder(&self, folder: Option<PathBuf>) {
+        self.state().unmade = folder;
     }
 
     /// Loses power: keeps what was synced, and a random choice of what was not.
@@ -249,8 +258,11 @@ impl Disk for SimulatedDisk {
         Ok(listed.collect())
     }
 
-    fn make_folder(&self, _: &Path) -> io::Result<()> {
-        Ok(())
+    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        match self.state().unmade.as_deref() == Some(folder) {
+            true => Err(error(io::ErrorKind::StorageFull)),
+            false => Ok(()),
+        }
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
@@ -361,7 +373,7 @@ impl DiskFile for OpenFile {
         let state = &mut *state;
         let file = &mut state.files[self.1];
         if state.random.once_in(state.failures.syncs) {
-            // The kernel marks these pages as clean and tells nobody again.
+            // The kernel marks these pages as clean, so no later sync writes them or reports them.
             for write in std::mem::take(&mut file.pending) {
                 if state.random.once_in(2) {
                     write.apply(&mut file.synced);
@@ -369,8 +381,10 @@ impl DiskFile for OpenFile {
             }
             return Err(error(io::ErrorKind::Other));
         }
-        file.pending.clear();
-        file.synced.clone_from(&file.content);
+        // Not the content: what an earlier sync dropped stays unsynced.
+        for write in std::mem::take(&mut file.pending) {
+            write.apply(&mut file.synced);
+        }
         Ok(())
     }
 }

@@ -34,8 +34,8 @@ pub(crate) struct LogWriter {
 enum State {
     /// A sync that succeeds can be believed.
     Sound,
-    /// A sync failed. The kernel may have marked as clean what it did not write, and a later sync that succeeds does
-    /// not tell. The log must be written to another file.
+    /// A sync failed, or may have failed in an earlier process. The kernel may have marked as clean what it did not
+    /// write, and a later sync that succeeds does not tell. The log must be written to another file.
     Suspect,
     /// After that the kernel did not have all frames any more. The log can never be synced.
     Lost,
@@ -55,11 +55,13 @@ impl LogWriter {
             let _ = disk.remove(&path);
             return Err(io_at(&path, "the log cannot be written")(e));
         }
-        Ok(Self::at_end(disk, path, file, (HEAD_BYTES as u64, 0, 0)))
+        let (length, pending, state) = (HEAD_BYTES as u64, Vec::new(), State::Sound);
+        Ok(Self { disk, path, file, length, frame: 0, index: 0, pending, state })
     }
 
     /// Continues a log, which must have no losses but a torn tail. Cuts off that tail. `index` is the number of its
-    /// producers.
+    /// producers. The first sync writes the log to another file: a sync of an earlier process may have failed, and the
+    /// kernel told only that process.
     pub(crate) fn resume(
         disk: Arc<dyn Disk>,
         path: PathBuf,
@@ -68,25 +70,16 @@ impl LogWriter {
         index: u32,
     ) -> Result<Self, Error> {
         let file = disk.open(&path).map_err(io_at(&path, "the log cannot be opened"))?;
-        let mut log = Self::at_end(disk, path, file, (scanned.end as u64, scanned.next, index));
+        let (length, frame) = (scanned.end as u64, scanned.next);
+        let (pending, state) = (Vec::new(), State::Suspect);
+        let mut log = Self { disk, path, file, length, frame, index, pending, state };
         if scanned.end < HEAD_BYTES {
             // The process ended before it had written the head.
             log.write(&frame::head(generation), 0)?;
             log.length = HEAD_BYTES as u64;
-            log.sync()?;
         }
         log.cut()?;
         Ok(log)
-    }
-
-    fn at_end(
-        disk: Arc<dyn Disk>,
-        path: PathBuf,
-        file: Box<dyn DiskFile>,
-        (length, frame, index): (u64, u32, u32),
-    ) -> Self {
-        let (pending, state) = (Vec::new(), State::Sound);
-        Self { disk, path, file, length, frame, index, pending, state }
     }
 
     /// Returns the number of written bytes.
@@ -178,7 +171,12 @@ impl LogWriter {
         }
         let file = self.disk.create(&temporary).map_err(failed)?;
         let written = file.write_at(&bytes, 0).and_then(|()| file.sync());
-        written.and_then(|()| self.disk.rename(&temporary, &self.path)).map_err(failed)?;
+        let named = written.and_then(|()| self.disk.rename(&temporary, &self.path));
+        if let Err(e) = named {
+            // On a full disk it would take the room of the next frames. The next attempt removes it too.
+            let _ = self.disk.remove(&temporary);
+            return Err(failed(e));
+        }
         self.file = file;
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let synced = self.disk.sync_folder(folder);

@@ -328,7 +328,9 @@ fn a_log_beside_its_part_is_not_read() {
     fs::write(folder.path().join("part-00000003.tmp"), "half").expect("left behind");
     let expected = &frames.last().expect("frames").1;
     assert_eq!(&everything(folder.path()), expected);
-    drop(open(folder.path(), 7, Limits::default()));
+    let (keeper, _) = open(folder.path(), 7, Limits::default());
+    assert_eq!(keeper.chores().run(at(50)).expect("removed").damaged, []);
+    drop(keeper);
     assert!(!log.exists() && !folder.path().join("part-00000003.tmp").exists());
     assert_eq!(&everything(folder.path()), expected);
 }

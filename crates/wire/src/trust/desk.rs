@@ -139,7 +139,7 @@ impl Desk {
 }
 
 /// A message as it arrived.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) key: String,
     pub(crate) payload: Vec<u8>,

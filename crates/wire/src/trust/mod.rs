@@ -18,4 +18,4 @@ pub use authority::Authority;
 pub(crate) use desk::{Desk, Message, Received};
 pub(crate) use identity::{AUTHORITY, IDENTITY};
 pub use identity::{Identity, new_key, possession};
-pub(crate) use session::{Exchange, Session, Sessions, Tagged};
+pub(crate) use session::{Exchange, MAX_TAGS_BYTES, Session, Sessions, Tagged};

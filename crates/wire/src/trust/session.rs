@@ -11,11 +11,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use ring::agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
 use ring::digest::{self, Digest};
 use ring::hmac;
 use ring::rand::SystemRandom;
+use skopos_access::Names;
 use skopos_model::unpoisoned;
 
 use super::proof::NONCE_BYTES;
@@ -23,6 +25,10 @@ use crate::error::Error;
 
 /// The most followers of a publisher that get tags: hubs, and nodes that mirror it. Each tag costs a microsecond.
 const MAX_SESSIONS: usize = 64;
+
+/// Time for which a node keeps its session: a publisher does not notice that a node has stopped following it. A node that
+/// still follows then asks again, so all nodes of a large site take turns, each for many times the time of a snapshot.
+const SESSION_LEASE: Duration = Duration::from_secs(600);
 
 /// The most of them of one program name: a hub that restarts leaves its old session behind.
 const MAX_SESSIONS_OF_A_NAME: usize = 4;
@@ -36,6 +42,9 @@ const MAX_SEEN_OF_ALL: usize = 128 * MAX_SEEN;
 const ID_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
 const ENTRY_BYTES: usize = ID_BYTES + TAG_BYTES;
+
+/// The most bytes that the tags of a batch have: one for each follower that can have one.
+pub(crate) const MAX_TAGS_BYTES: usize = MAX_SESSIONS * ENTRY_BYTES;
 
 /// One half of an exchange of keys, before the other half is there.
 pub(crate) struct Exchange {
@@ -116,10 +125,18 @@ fn digest_of(key: &str, batch: &[u8]) -> Digest {
 /// The sessions of one publisher.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    /// With the name of the follower; the oldest first.
-    all: Mutex<VecDeque<(String, Session)>>,
+    /// The oldest first.
+    all: Mutex<VecDeque<Agreed>>,
     /// The halves that followers have sent, the oldest first.
     seen: Mutex<VecDeque<(String, [u8; NONCE_BYTES])>>,
+}
+
+/// A session with its follower.
+#[derive(Debug)]
+struct Agreed {
+    follower: Names,
+    at: Instant,
+    session: Session,
 }
 
 impl Sessions {
@@ -144,19 +161,25 @@ impl Sessions {
         true
     }
 
-    /// Adds the session of a follower. The oldest one gives way to it if there are too many.
-    pub(crate) fn add(&self, follower: String, session: Session) {
+    /// Adds the session of a follower that asks `now`. Returns false if there is no place for it. If all are taken, an
+    /// older session of the follower gives way. Else a hub takes the place of the oldest node, and a node that of a node
+    /// whose lease is over: a node whose session is gone asks again, and must not push out the next one. A hub gives way
+    /// to another hub alone, when its lease is over.
+    pub(crate) fn add(&self, follower: &Names, session: Session, now: Instant) -> bool {
         let mut all = unpoisoned(self.all.lock());
-        let is_same = |(name, _): &(String, Session)| *name == follower;
-        if all.iter().filter(|one| is_same(one)).count() >= MAX_SESSIONS_OF_A_NAME
-            && let Some(at) = all.iter().position(is_same)
-        {
+        let is_same = |one: &Agreed| one.follower.node == follower.node;
+        let of_it = all.iter().filter(|one| is_same(one)).count();
+        if of_it >= MAX_SESSIONS_OF_A_NAME || all.len() >= MAX_SESSIONS {
+            let is_over = |one: &Agreed| now.saturating_duration_since(one.at) >= SESSION_LEASE;
+            let is_node = |one: &Agreed| !one.follower.is_hub && (follower.is_hub || is_over(one));
+            let is_hub = |one: &Agreed| follower.is_hub && is_over(one);
+            let own = all.iter().position(is_same);
+            let at = own.or_else(|| all.iter().position(is_node));
+            let Some(at) = at.or_else(|| all.iter().position(is_hub)) else { return false };
             all.remove(at);
         }
-        if all.len() >= MAX_SESSIONS {
-            all.pop_front();
-        }
-        all.push_back((follower, session));
+        all.push_back(Agreed { follower: follower.clone(), at: now, session });
+        true
     }
 
     /// Returns the tags of a batch that is sent with this key.
@@ -167,7 +190,7 @@ impl Sessions {
             return tags;
         }
         let digest = digest_of(key, batch);
-        for (_, session) in all.iter() {
+        for Agreed { session, .. } in all.iter() {
             tags.extend_from_slice(&session.id);
             let tag = hmac::sign(&session.key, digest.as_ref());
             tags.extend_from_slice(&tag.as_ref()[..TAG_BYTES]);
@@ -179,6 +202,10 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn names(node: &str, is_hub: bool) -> Names {
+        Names { site: "s".to_owned(), node: node.to_owned(), is_hub }
+    }
 
     fn agreed() -> (Session, Session) {
         let (follower, publisher) = (Exchange::begin(), Exchange::begin());
@@ -193,9 +220,9 @@ mod tests {
         let sessions = Sessions::default();
         assert!(sessions.tags("k", b"batch").is_empty());
         let (first, there) = agreed();
-        sessions.add("hub".to_owned(), there);
+        sessions.add(&names("hub", true), there, Instant::now());
         let (second, there) = agreed();
-        sessions.add("n02".to_owned(), there);
+        sessions.add(&names("n02", false), there, Instant::now());
         let tags = sessions.tags("k", b"batch");
         for session in [&first, &second] {
             assert_eq!(session.check("k", b"batch", &tags), Tagged::Genuine);
@@ -222,8 +249,12 @@ mod tests {
         assert!(sessions.is_first("n02", &theirs), "another one takes nothing from the hub");
         assert!(!sessions.is_first("hub", b"short"));
         let again = Exchange::begin().expect("a key").agree(&theirs, &theirs).expect("agreed");
-        sessions.add("n02".to_owned(), again);
-        sessions.add("hub".to_owned(), publisher.agree(&theirs, &theirs).expect("agreed"));
+        sessions.add(&names("n02", false), again, Instant::now());
+        sessions.add(
+            &names("hub", true),
+            publisher.agree(&theirs, &theirs).expect("agreed"),
+            Instant::now(),
+        );
         let hub = follower.agree(&ours, &theirs).expect("agreed");
         let tags = sessions.tags("k", b"batch");
         assert_eq!(hub.check("k", b"batch", &tags), Tagged::Genuine);
@@ -239,12 +270,43 @@ mod tests {
     fn one_follower_cannot_take_the_places_of_all() {
         let sessions = Sessions::default();
         let (hub, there) = agreed();
-        sessions.add("hub".to_owned(), there);
+        sessions.add(&names("hub", true), there, Instant::now());
         for _ in 0..2 * MAX_SESSIONS {
-            sessions.add("n02".to_owned(), agreed().1);
+            sessions.add(&names("n02", false), agreed().1, Instant::now());
         }
         let tags = sessions.tags("k", b"batch");
         assert_eq!(tags.len(), (1 + MAX_SESSIONS_OF_A_NAME) * ENTRY_BYTES);
         assert_eq!(hub.check("k", b"batch", &tags), Tagged::Genuine);
+    }
+
+    #[test]
+    fn nodes_that_follow_do_not_take_the_places_of_hubs_or_of_each_other() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let (hub, there) = agreed();
+        assert!(sessions.add(&names("hub", true), there, now));
+        let (first, there) = agreed();
+        assert!(sessions.add(&names("n00", false), there, now));
+        let node = |n: usize, at| sessions.add(&names(&format!("n{n:02}"), false), agreed().1, at);
+        let added = (1..=2 * MAX_SESSIONS).filter(|n| node(*n, now)).count();
+        assert_eq!(added, MAX_SESSIONS - 2, "the rest has no place");
+        let is_there = |session: &Session| {
+            session.check("k", b"batch", &sessions.tags("k", b"batch")) == Tagged::Genuine
+        };
+        assert!(is_there(&hub) && is_there(&first));
+        let (second, there) = agreed();
+        assert!(sessions.add(&names("hub2", true), there, now), "another hub");
+        assert!(
+            is_there(&hub) && is_there(&second) && !is_there(&first),
+            "the oldest node gave way"
+        );
+        assert!(!node(900, now));
+        assert!(node(20, now), "a node takes its own place again");
+        let later = now + SESSION_LEASE;
+        let added = (901..1100).filter(|n| node(*n, later)).count();
+        assert_eq!(added, MAX_SESSIONS - 2, "old sessions of nodes give way");
+        assert!(is_there(&hub) && is_there(&second));
+        let hubs = (0..2 * MAX_SESSIONS)
+            .filter(|n| sessions.add(&names(&format!("h{n}"), true), agreed().1, later));
+        assert_eq!(hubs.count(), MAX_SESSIONS, "the two first hubs' leases are over");
     }
 }

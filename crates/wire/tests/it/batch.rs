@@ -300,3 +300,58 @@ fn a_node_publishes_topics_of_its_own_name_alone() {
     mirror.reset(vec![Batch { sequence: 1, described, ..Batch::default() }], &mut recorder);
     assert_eq!((mirror.vertices().len(), mirror.refused()), (0, 5));
 }
+
+#[test]
+fn the_structured_values_of_a_publisher_take_bounded_memory() {
+    const VERTICES: u32 = 800;
+    let list = format!("[{}]", vec!["0"; 2000].join(","));
+    let list = Content::Structured(Structured::from_json(&list).expect("a list"));
+    let sample = |index, nanos| {
+        let (time, value) = (Timestamp::from_nanos(nanos), list.clone());
+        IndexedSample { index, time, origin: Origin::Measured, value }
+    };
+    let described = |index| Description {
+        value_type: ValueType::Structured,
+        ..vertex(index, &format!("n1/a{index}"))
+    };
+    let mut mirror = Mirror::default();
+    let described = (0..VERTICES).map(described).collect();
+    mirror.reset(vec![Batch { described, ..Batch::default() }], &mut ());
+    let mut take = |sequence, gone, samples| {
+        mirror.take(Batch { sequence, gone, samples, ..Batch::default() }, &mut ());
+        let kept: usize = mirror.vertices().map(|vertex| vertex.recent.iter().count()).sum();
+        (kept as u64, mirror.refused())
+    };
+    let all = (0..VERTICES).map(|index| sample(index, 1)).collect();
+    let (kept, refused) = take(1, vec![], all);
+    assert!(kept > 0 && kept * 2000 * 32 <= 64 << 20, "{kept} lists of 2,000 values");
+    assert_eq!(kept + refused, u64::from(VERTICES), "each refused one is counted");
+    // A later sample takes the place of an older one of its vertex.
+    assert_eq!(take(2, vec![], vec![sample(0, 2)]), (kept, refused));
+    // The places of a vertex that is gone are free again.
+    assert_eq!(take(3, vec![1], vec![]), (kept - 1, refused));
+    assert_eq!(take(4, vec![], vec![sample(VERTICES - 1, 3)]), (kept, refused));
+    assert_eq!(take(5, vec![], vec![sample(VERTICES - 2, 3)]), (kept, refused + 1));
+}
+
+#[test]
+fn older_structured_values_leave_room_for_the_latest_ones() {
+    let list = format!("[{}]", vec!["0"; 2000].join(","));
+    let list = Content::Structured(Structured::from_json(&list).expect("a list"));
+    let described = |index| Description {
+        value_type: ValueType::Structured,
+        ..vertex(index, &format!("n1/a{index}"))
+    };
+    let mut mirror = Mirror::default();
+    let described = (0..100).map(described).collect();
+    mirror.reset(vec![Batch { described, ..Batch::default() }], &mut ());
+    for round in 1..=20 {
+        let (time, origin) = (Timestamp::from_nanos(round), Origin::Measured);
+        let sample = |index| IndexedSample { index, time, origin, value: list.clone() };
+        let samples = (0..100).map(sample).collect();
+        mirror.take(Batch { sequence: round as u64, samples, ..Batch::default() }, &mut ());
+    }
+    assert_eq!(mirror.refused(), 0, "20 lists of each vertex would be too many");
+    let latest = |vertex: &skopos_wire::Vertex| vertex.recent.last_time().map(|t| t.as_nanos());
+    assert!(mirror.vertices().all(|vertex| latest(vertex) == Some(20)));
+}
