@@ -150,7 +150,8 @@ impl Watched {
             Self::Ended => true,
             Self::Unknown => false,
             Self::Followed(fd) => {
-                let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                let mut poll =
+                    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
                 // SAFETY: `poll` outlives the call, which waits for nothing.
                 unsafe { libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents & libc::POLLIN != 0 }
             }

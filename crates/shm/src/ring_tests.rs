@@ -64,7 +64,8 @@ fn read_on(heap: &Heap, follow: bool) {
             newest = sample.bits;
             let held = heap.vertex().as_of(OWNER, sample.time);
             assert!(
-                matches!(held, SlotState::Lapped | SlotState::Busy) || held == SlotState::Whole(sample),
+                matches!(held, SlotState::Lapped | SlotState::Busy)
+                    || held == SlotState::Whole(sample),
                 "{held:?}"
             );
         }

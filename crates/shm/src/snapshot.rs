@@ -55,8 +55,11 @@ pub fn snapshot(vertices: &[Vertex]) -> Result<Snapshot, Error> {
             Err(e) => return Err(e),
         }
     }
-    Err(busy.map_or_else(|| Error::Busy(first.topic().clone()), |e| match e {
-        Error::TooOld { topic, .. } => Error::Busy(topic),
-        e => e,
-    }))
+    Err(busy.map_or_else(
+        || Error::Busy(first.topic().clone()),
+        |e| match e {
+            Error::TooOld { topic, .. } => Error::Busy(topic),
+            e => e,
+        },
+    ))
 }

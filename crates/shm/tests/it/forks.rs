@@ -74,8 +74,13 @@ fn a_child_changes_nothing_of_its_parents_segment() {
     assert_eq!(wait_for(child), 0);
     assert!(segment.is_alive() && path.exists() && segment.clock_steps() == 0);
     assert_eq!(vertex.latest().expect("registered").as_f64(), Some(1.0));
-    assert!(matches!(skopos_shm::snapshot(&[segment.find(&topic("test/member")).expect("there")]),
-        Err(Error::Empty(_))), "no tick is complete");
+    assert!(
+        matches!(
+            skopos_shm::snapshot(&[segment.find(&topic("test/member")).expect("there")]),
+            Err(Error::Empty(_))
+        ),
+        "no tick is complete"
+    );
     // A child that panics drops what it has.
     let child = fork(|| {
         // SAFETY: as above.
