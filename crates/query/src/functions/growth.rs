@@ -119,9 +119,11 @@ impl Growth {
     /// Returns an upper bound of the bytes of a result.
     fn bytes(self, arguments: &[ColumnarValue], rows: usize) -> usize {
         let bytes = |argument: &ColumnarValue| match argument {
-            ColumnarValue::Array(array) => {
-                array.to_data().get_slice_memory_size().unwrap_or(usize::MAX)
-            }
+            // The size of a slice has no texts of views.
+            ColumnarValue::Array(array) => match array.data_type() {
+                DataType::Utf8View | DataType::BinaryView => array.get_array_memory_size(),
+                _ => array.to_data().get_slice_memory_size().unwrap_or(usize::MAX),
+            },
             ColumnarValue::Scalar(scalar) => scalar.size().saturating_mul(rows),
         };
         let all = arguments.iter().map(bytes).fold(0, usize::saturating_add);

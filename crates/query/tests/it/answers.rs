@@ -534,6 +534,11 @@ fn texts_and_lists_grow_to_a_limit() {
             .replace("repeat_me", &format!("'{}'", "y".repeat(2000))),
         grown("x || x"),
         grown("concat(x, x, x)"),
+        // Some 110 MB in one batch of rows, whose texts are views between two calls.
+        format!(
+            "SELECT sum(length({})) FROM (SELECT 'abcdefghijklmnopqrstuvwxyz' || value AS x FROM generate_series(1, 8192))",
+            (0..9).fold("x".to_owned(), |inner, _| format!("encode({inner}, 'hex')"))
+        ),
         format!(
             "SELECT array_to_string(array_agg(topic), '{long}') FROM (SELECT value AS topic FROM generate_series(1, 5000))"
         ),
