@@ -130,11 +130,15 @@ fn a_node_joins_with_one_command_and_sends_its_facts() {
     let own = site.token(&["token", "--node", "n1"]);
     let wrong = site.join(other.path(), "n2", &own);
     assert!(wrong.code == 2 && wrong.stderr.contains("may not join as n2"), "{wrong:?}");
+    let unused = site.pki(&["ls"]).stdout;
+    assert!(unused.contains("to join as n1"), "{unused}");
     assert_eq!(site.join(other.path(), "n1", &own).code, 0);
+    let again = site.join(other.path(), "n1", &own);
+    assert!(again.code == 2 && again.stderr.contains("the token is not valid"), "{again:?}");
     let hub = site.join(other.path(), "hub1", &token);
     assert!(hub.code == 2 && hub.stderr.contains("is the hub itself"), "{hub:?}");
     let listed = site.pki(&["ls"]).stdout;
-    assert!(listed.contains("n1\t127.0.0.1") && listed.contains("to join as n1"), "{listed}");
+    assert!(listed.contains("n1\t127.0.0.1") && !listed.contains("to join as n1"), "{listed}");
 }
 
 #[test]
