@@ -47,7 +47,6 @@ fn fill(publisher: &Publisher) -> Result<(), Error> {
         let mut tick = group.tick(time);
         tick.publish(&left, n as u64)?;
         tick.publish(&right, -n)?;
-        tick.commit();
     }
     Ok(())
 }

@@ -175,7 +175,6 @@ impl SelfFacts {
                 sink.set(id, value);
             }
         }
-        sink.finish(true);
     }
 }
 

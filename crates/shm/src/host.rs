@@ -9,9 +9,12 @@ use crate::dir;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::subscribe::{LONGEST_SLEEP, wait_for_any};
-use crate::sys::{MAX_WORDS, Naps, sleep_on_any};
+use crate::sys::{MAX_WORDS, sleep_on_any};
 use crate::vertex::Vertex;
 use crate::wait::{Bell, settle};
+
+/// Time between two polls if the kernel cannot sleep on all segments at once.
+const ROUND: Duration = Duration::from_millis(2);
 
 /// The live segments of the runtime directories.
 #[derive(Debug)]
@@ -182,7 +185,7 @@ impl Host {
     /// Sleeps until `ready` returns true or `timeout` passes; calls `ready` whenever anything is published,
     /// registered or unregistered. Returns the last result of `ready`.
     pub fn wait(&self, timeout: Duration, mut ready: impl FnMut() -> bool) -> bool {
-        let (started, mut naps) = (Instant::now(), Naps::new());
+        let started = Instant::now();
         loop {
             let left = timeout.saturating_sub(started.elapsed());
             if left.is_zero() {
@@ -190,19 +193,18 @@ impl Host {
             }
             match self.segments.as_slice() {
                 [] => {
-                    // Nothing can be published.
-                    std::thread::sleep(left.min(LONGEST_SLEEP));
+                    std::thread::sleep(left.min(ROUND));
                     if ready() {
                         return true;
                     }
                 }
                 [only] => {
-                    if wait_for_any(only, (left, &mut naps), &mut ready) {
+                    if wait_for_any(only, left, &mut ready) {
                         return true;
                     }
                 }
                 several => {
-                    if wait_for_one_of(several, (left.min(LONGEST_SLEEP), &mut naps), &mut ready) {
+                    if wait_for_one_of(several, left.min(LONGEST_SLEEP), &mut ready) {
                         return true;
                     }
                 }
@@ -215,7 +217,7 @@ impl Host {
 /// without a reason.
 fn wait_for_one_of(
     segments: &[Segment],
-    (timeout, naps): (Duration, &mut Naps),
+    timeout: Duration,
     mut ready: impl FnMut() -> bool,
 ) -> bool {
     let bell =
@@ -223,7 +225,7 @@ fn wait_for_one_of(
     let bells: Option<Vec<Bell<'_>>> = segments.iter().map(bell).collect();
     let Some(bells) = bells.filter(|bells| bells.len() <= MAX_WORDS) else {
         // One of these publishers cannot wake waiters.
-        naps.take(timeout);
+        std::thread::sleep(timeout.min(ROUND));
         return ready();
     };
     let words: Vec<_> = bells.iter().map(|bell| (bell.epoch, bell.raise())).collect();
@@ -232,7 +234,7 @@ fn wait_for_one_of(
         return true;
     }
     if !sleep_on_any(&words, timeout) {
-        naps.take(timeout);
+        std::thread::sleep(timeout.min(ROUND));
     }
     ready()
 }

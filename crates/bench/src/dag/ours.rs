@@ -117,7 +117,7 @@ impl Dag {
             tick.publish(writer, value)?;
             self.graph.set(*id, now, Scalar::U64(value)).map_err(failed)?;
         }
-        tick.commit();
+        drop(tick);
         let mut outcome = Ok(());
         let insights = &self.insights;
         self.graph.run(now, &mut |computed| {
