@@ -16,8 +16,8 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
 use super::entering::Entrant;
-use super::entry::Proof;
 use super::idle::{Client, Connections, Open};
+use super::proof::Proof;
 use skopos_access::Caller;
 use skopos_hub::counts::OpenConnection;
 

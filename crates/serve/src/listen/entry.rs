@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{Extensions, HeaderMap};
-use skopos_access::{Caller, Names};
+use skopos_access::Caller;
 use skopos_hub::Pki;
 use skopos_term::Failure;
-use skopos_wire::Identity;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::connection::Stream;
+use super::proof::Proof;
 use super::{peer, tls};
 
 /// Maximum time for the client's part of TLS.
@@ -124,19 +123,6 @@ impl Entry {
             (None, false) => (Caller::Stranger, None),
         };
         Ok((Stream::Tls(Box::new(stream)), caller, proof))
-    }
-}
-
-/// The certificate of a node that has connected.
-pub(super) struct Proof {
-    identity: Arc<Identity>,
-    certificate: CertificateDer<'static>,
-}
-
-impl Proof {
-    /// Returns the names of the node; `None` once the certificate is not valid any more.
-    pub(super) fn names(&self) -> Option<Names> {
-        self.identity.names_in(&self.certificate)
     }
 }
 

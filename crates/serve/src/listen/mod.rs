@@ -15,6 +15,7 @@ mod entering;
 mod entry;
 mod idle;
 mod peer;
+mod proof;
 mod tls;
 
 pub use args::ListenArgs;
