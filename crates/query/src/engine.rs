@@ -32,7 +32,7 @@ pub struct HeldBytes(#[allow(dead_code, reason = "dropping it gives the bytes ba
 /// have keeps some 4 MiB of them.
 const MAX_FREE_BYTES: usize = 32 << 10;
 
-/// Length of the longest prepared statement that is bound at once: it takes some 50 µs.
+/// Length of the longest prepared statement that is bound on the thread that asks: binding copies all of it.
 const MAX_SQL_AT_ONCE: usize = 4 << 10;
 
 /// Answers statements. A process needs one engine; any number of threads may use it. Every method that reads takes the
@@ -157,6 +157,7 @@ impl Engine {
         async move {
             may(caller, Action::ReadFacts)?;
             let place = self.planner.admission().read(caller).await?;
+            // The place goes with the work, which ends later than a request that is given up.
             let read = async move {
                 let done = work();
                 drop(place);
@@ -180,19 +181,12 @@ impl Engine {
         caller: &Caller,
         work: impl FnOnce(&Planner) -> Option<Answer> + Send + 'static,
     ) -> Result<Option<Answer>, Error> {
-        let admission = self.planner.admission();
-        let place = admission.read(caller).await?;
         let planner = self.planner.clone();
-        // The place goes with the work, which ends later than a request that is given up.
-        let read = async move {
-            let answer = work(&planner);
-            drop(place);
-            Ok(answer)
-        };
-        let Some(mut answer) = self.planner.reads().run(read).await? else { return Ok(None) };
+        let answer = self.reading(caller, move || work(&planner)).await?;
+        let Some(mut answer) = answer else { return Ok(None) };
         let bytes = answer.bytes();
         if bytes > MAX_FREE_BYTES {
-            answer.permit = Some(Arc::new(admission.hold(caller, bytes)?));
+            answer.permit = Some(Arc::new(self.planner.admission().hold(caller, bytes)?));
         }
         Ok(Some(answer))
     }

@@ -8,6 +8,7 @@
 // They panic when the reader is gone; `skopos_term` has replacements that do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod shares;
 mod unix;
 mod listen;
 mod http;

@@ -117,7 +117,7 @@ impl HubSocket {
                 let ending = stream.clone();
                 let close = move || drop(ending.shutdown(Shutdown::Both));
                 let connection = Connection {
-                    activity: connections.add(None, close),
+                    activity: connections.add(false, close),
                     stream,
                     backend: backend.clone(),
                     counts: counts.clone(),
@@ -153,7 +153,7 @@ fn socket_thread() -> thread::Builder {
 /// Returns a place for a connection, for which an idle one may have to go.
 fn place(counts: &Arc<Counts>, connections: &Connections) -> Option<OpenConnection> {
     let found = counts.connect(MAX_CONNECTIONS);
-    if found.is_some() || !connections.close_idle(false) {
+    if found.is_some() || !connections.close_idle() {
         return found;
     }
     let mut looks = iter::repeat_with(|| {

@@ -127,13 +127,22 @@ impl Pki {
         let (node, key, before) = (node.to_owned(), key.to_vec(), Vec::new());
         let certified = Certified { node, key, before, hosts, issued_at: now() };
         let _locked = self.register.lock().map_err(broken)?;
+        let is_for_it = |grant: &Grant| match grant {
+            Grant::Join { node, .. } => node.as_ref() == Some(&certified.node),
+            Grant::User { .. } => false,
+        };
+        // Under the lock, so that of two requests with one token only the first joins.
+        if only.is_some()
+            && !self.register.tokens().map_err(broken)?.iter().any(|token| is_for_it(&token.grant))
+        {
+            return Err(JoinError::Invalid("the token has been used".to_owned()));
+        }
         self.register.note(&certified, only.is_none()).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => taken(),
             _ => broken(e),
         })?;
         // A token for one node is for one time: whoever has seen it cannot take the place of the node.
-        let is_used = |grant: &Grant| matches!(grant, Grant::Join { node: Some(of), .. } if *of == certified.node);
-        self.register.revoke(is_used).map_err(broken)?;
+        self.register.revoke(is_for_it).map_err(broken)?;
         Ok(Joined { authority: self.identity.authority().to_vec(), certificate })
     }
 
@@ -259,7 +268,11 @@ mod tests {
         pki.issue(&names, stolen, next).expect("the answer did not arrive");
         let named = Some("n01".to_owned());
         let named = Caller::Invited(Invitation { node: named, hub_at: Vec::new() });
+        assert!(join(&named).is_err(), "there is no such token");
+        let grant = Grant::Join { node: Some("n01".to_owned()), hub_at: Vec::new() };
+        pki.register.grant(grant, std::time::Duration::from_secs(60)).expect("a token");
         let own = join(&named).expect("joined again");
+        assert!(join(&named).is_err(), "another request had the token, too");
         for old in [stolen, next] {
             assert!(pki.issue(&names, old, next).is_err());
         }

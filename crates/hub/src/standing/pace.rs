@@ -17,7 +17,7 @@ const REST: u32 = 4;
 /// Number of evaluations at one time.
 const AT_ONCE: usize = 4;
 
-/// Number of those of one caller: a slow one does not delay all others of the caller, and nothing delays other callers.
+/// Number of those of one caller: a slow one does not delay all others, and the caller leaves turns to other callers.
 const AT_ONCE_OF_A_CALLER: usize = 2;
 
 /// The longest time for which others wait on account of one evaluation. A slower one is bounded by its own pause.

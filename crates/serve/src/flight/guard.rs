@@ -48,7 +48,7 @@ fn caller_of(admittance: &Admittance, request: &mut http::Request<Body>) -> Resu
     let caller = caller.ok_or_else(wrong)?;
     may(&caller, Action::ReadFacts).map_err(|denied| status::denied(&denied))?;
     if let Some(client) = client {
-        client.is_known();
+        client.introduce();
     }
     Ok(caller)
 }

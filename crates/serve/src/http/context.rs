@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use skopos_access::Caller;
 use skopos_hub::Backend;
 use skopos_hub::counts::Counts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::refusal::Refusal;
-use super::watchers::Watchers;
 use crate::listen::Admittance;
+use crate::shares::Shares;
 
 /// The state from which HTTP requests are answered.
 pub(super) struct HttpContext {
@@ -19,7 +20,7 @@ pub(super) struct HttpContext {
     /// Permits to have values measured.
     pub(super) measurements: Arc<Semaphore>,
     /// The clients that watch.
-    pub(super) watchers: Watchers,
+    pub(super) watchers: Shares<Caller>,
     /// Permits to look for changes of watched topics.
     pub(super) checks: Arc<Semaphore>,
     /// A permit for each topic that a client watches.

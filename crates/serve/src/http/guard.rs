@@ -76,7 +76,7 @@ fn admitted(context: &HttpContext, mut request: Request) -> Result<Request, Refu
     if let (Some(client), false) =
         (request.extensions().get::<Client>(), caller == Caller::Stranger)
     {
-        client.is_known();
+        client.introduce();
     }
     request.extensions_mut().insert(caller);
     Ok(request)

@@ -21,7 +21,6 @@ mod sql;
 mod parameters;
 mod get;
 mod join;
-mod watchers;
 mod watch;
 mod metrics;
 
@@ -35,8 +34,8 @@ use tokio::sync::Semaphore;
 
 use self::context::HttpContext;
 use self::refusal::Refusal;
-use self::watchers::Watchers;
 use crate::listen::{Admittance, Protocol, TcpEndpoint};
+use crate::shares::Shares;
 use skopos_hub::Backend;
 use skopos_hub::config::HttpAddress;
 use skopos_hub::counts::Counts;
@@ -48,6 +47,12 @@ const MAX_CONNECTIONS: u64 = 2048;
 
 /// Maximum number of requests that have values measured at one time.
 const MAX_MEASUREMENTS: usize = 16;
+
+/// Maximum number of clients of one caller that watch at one time: dashboards and programs of a site.
+const MAX_WATCHERS_OF_A_CALLER: usize = 1024;
+
+/// Maximum number of clients that watch, so that others find a place beside a caller who has all of theirs.
+const MAX_WATCHERS: usize = 1536;
 
 /// Maximum number of topics that all clients watch: each takes some hundred bytes of memory.
 const MAX_WATCHED: usize = 1 << 20;
@@ -89,7 +94,7 @@ pub(crate) fn open(
                 counts,
                 admittance,
                 measurements,
-                watchers: Watchers::default(),
+                watchers: Shares::new(MAX_WATCHERS_OF_A_CALLER, MAX_WATCHERS),
                 checks,
                 watched,
                 hosts,

@@ -15,7 +15,7 @@ pub(super) const SEND_TIME: Duration = Duration::from_secs(30);
 /// Number of pieces that wait for the client: the one that is sent, and the next.
 const AHEAD: usize = 2;
 
-/// Bytes of the longest text that is sent at once: the buffers of a connection take as much.
+/// Bytes of the longest text that is sent at once, and of a piece of a longer one.
 const SMALL_TEXT_BYTES: usize = 64 << 10;
 
 /// Returns pieces that another thread makes, ahead of the client. A client that has not read them all by `until` does

@@ -73,7 +73,7 @@ pub(super) async fn answer(
             other => return Err(unknown(other, "`topic`, one `sql`, and `every`")),
         }
     }
-    let watcher = context.watchers.begin(&caller);
+    let watcher = context.watchers.take(&caller);
     let watcher = watcher.ok_or_else(|| Refusal::too_many("clients watch"))?;
     let guards = (watcher, context.counts.stand());
     let shown = headers.get(AUTHORIZATION).and_then(|shown| shown.to_str().ok());

@@ -15,7 +15,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
-use super::entering::Entrant;
 use super::idle::{Client, Connections, Open};
 use super::proof::Proof;
 use skopos_access::Caller;
@@ -95,11 +94,11 @@ impl Connection {
         stream: Stream,
         (caller, proof, first_bytes): (Caller, Option<Proof>, u64),
         counted: OpenConnection,
-        (open, connections, stranger): (Sender<Infallible>, &Connections, Option<Entrant>),
+        (open, connections): (Sender<Infallible>, &Connections),
     ) -> Self {
         let end = Arc::<End>::default();
         let ending = end.clone();
-        let activity = connections.add(stranger, move || {
+        let activity = connections.add(caller == Caller::Stranger, move || {
             ending.is_due.store(true, Ordering::SeqCst);
             ending.reader.wake();
         });

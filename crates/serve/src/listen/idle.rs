@@ -8,14 +8,8 @@ use std::time::{Duration, Instant};
 
 use skopos_model::unpoisoned;
 
-use super::entering::Entrant;
-
 /// Time without a byte after which a connection counts as idle: far longer than a client needs to send its request.
 const IDLE_AFTER: Duration = Duration::from_millis(250);
-
-/// Age from which the connection of a stranger makes room as if it were idle: a client shows its token with its first
-/// request.
-const STRANGER_TIME: Duration = Duration::from_secs(5);
 
 /// The open connections of a listener.
 #[derive(Clone, Default)]
@@ -48,8 +42,6 @@ struct Activity {
     is_busy: AtomicBool,
     /// True until the client shows who it is.
     is_stranger: AtomicBool,
-    /// Counts the connection as one of a stranger's address.
-    entrant: Mutex<Option<Entrant>>,
 }
 
 /// The client of an open connection.
@@ -57,23 +49,20 @@ struct Activity {
 pub(crate) struct Client(Arc<Activity>);
 
 impl Client {
-    /// Notes that the client has shown who it is: its connection no longer makes room for others while it is busy.
-    pub(crate) fn is_known(&self) {
-        if self.0.is_stranger.swap(false, Ordering::Relaxed) {
-            drop(unpoisoned(self.0.entrant.lock()).take());
-        }
+    /// Notes that the client has shown who it is: its connection makes room for others only while it is idle.
+    pub(crate) fn introduce(&self) {
+        self.0.is_stranger.store(false, Ordering::Relaxed);
     }
 }
 
 impl Connections {
-    /// Adds a connection that `close` ends. That of a stranger counts as one of its address.
-    pub(crate) fn add(&self, stranger: Option<Entrant>, close: impl Fn() + Send + 'static) -> Open {
+    /// Adds a connection that `close` ends.
+    pub(crate) fn add(&self, is_stranger: bool, close: impl Fn() + Send + 'static) -> Open {
         let activity = Arc::new(Activity {
             began: Instant::now(),
             last_ms: AtomicU64::new(0),
             is_busy: AtomicBool::new(false),
-            is_stranger: AtomicBool::new(stranger.is_some()),
-            entrant: Mutex::new(stranger),
+            is_stranger: AtomicBool::new(is_stranger),
         });
         let mut state = unpoisoned(self.0.lock());
         state.last += 1;
@@ -83,23 +72,29 @@ impl Connections {
         Open { number, activity, connections: self.clone() }
     }
 
-    /// Ends the connection that has been idle for the longest time; false if none is idle. With `strangers_alone`, only one of a
-    /// stranger. A stranger who has not shown in time who it is counts as idle from the start.
-    pub(crate) fn close_idle(&self, strangers_alone: bool) -> bool {
+    /// Ends the connection that has been idle for the longest time; false if none is idle. A stranger counts as idle from the
+    /// start: whoever may stay shows a token with the first request.
+    pub(crate) fn close_idle(&self) -> bool {
+        self.close_longest(|activity| {
+            let idle = activity.idle().filter(|idle| *idle >= IDLE_AFTER);
+            idle.max(activity.age_of_stranger())
+        })
+    }
+
+    /// Ends the oldest connection of a stranger if there are `most` of them: a newcomer takes its place.
+    pub(crate) fn close_stranger_above(&self, most: usize) {
+        let is_stranger = |entry: &&Entry| entry.activity.age_of_stranger().is_some();
+        let strangers = unpoisoned(self.0.lock()).open.values().filter(is_stranger).count();
+        if strangers >= most {
+            self.close_longest(Activity::age_of_stranger);
+        }
+    }
+
+    /// Ends the connection for which `time` is longest; false if it is `None` for all.
+    fn close_longest(&self, time: impl Fn(&Activity) -> Option<Duration>) -> bool {
         let mut state = unpoisoned(self.0.lock());
-        let idle = state.open.iter().filter_map(|(number, entry)| {
-            let is_stranger = entry.activity.is_stranger.load(Ordering::Relaxed);
-            if strangers_alone && !is_stranger {
-                return None;
-            }
-            let age = entry.activity.began.elapsed();
-            if is_stranger && age >= STRANGER_TIME {
-                return Some((age, *number));
-            }
-            let idle = entry.activity.idle().filter(|idle| *idle >= IDLE_AFTER)?;
-            Some((idle, *number))
-        });
-        let Some((_, number)) = idle.max() else { return false };
+        let times = state.open.iter().filter_map(|(n, entry)| Some((time(&entry.activity)?, *n)));
+        let Some((_, number)) = times.max() else { return false };
         // It is no longer a candidate, also before its task has noticed.
         let Some(entry) = state.open.remove(&number) else { return false };
         drop(state);
@@ -139,6 +134,11 @@ impl Activity {
         self.last_ms.store(since, Ordering::Relaxed);
     }
 
+    /// Returns the age of the connection if its client is a stranger.
+    fn age_of_stranger(&self) -> Option<Duration> {
+        self.is_stranger.load(Ordering::Relaxed).then(|| self.began.elapsed())
+    }
+
     /// Returns the time for which the connection has been idle; `None` if it is busy.
     fn idle(&self) -> Option<Duration> {
         let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
@@ -149,62 +149,56 @@ impl Activity {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use super::*;
-    use crate::listen::entering::Entering;
 
-    #[test]
-    fn the_longest_idle_connection_is_closed_and_a_busy_one_is_not() {
-        let (connections, closed) = (Connections::default(), Arc::<Mutex<Vec<u32>>>::default());
-        let (entering, address) = (Entering::default(), IpAddr::from([10, 0, 0, 1]));
-        let open = |name: u32| {
-            let closed = closed.clone();
-            let stranger = entering.begin(address).filter(|_| name == 3);
-            connections.add(stranger, move || unpoisoned(closed.lock()).push(name))
-        };
-        let all = [open(1), open(2), open(3)];
-        assert!(!connections.close_idle(false), "none is idle for so long");
-        std::thread::sleep(IDLE_AFTER);
-        all[0].received();
-        std::thread::sleep(Duration::from_millis(20));
-        let _newcomer = open(4);
-        assert!(connections.close_idle(true), "a stranger first, where one has to go");
-        assert!(!connections.close_idle(true));
-        assert!(connections.close_idle(false));
-        assert!(!connections.close_idle(false), "one is busy, one is new");
-        assert_eq!(*unpoisoned(closed.lock()), [3, 2]);
+    /// Opens connections whose names are noted as they are closed.
+    #[derive(Default)]
+    struct World {
+        connections: Connections,
+        closed: Arc<Mutex<Vec<u32>>>,
+    }
+
+    impl World {
+        fn open(&self, name: u32, is_stranger: bool) -> Open {
+            let closed = self.closed.clone();
+            self.connections.add(is_stranger, move || unpoisoned(closed.lock()).push(name))
+        }
+
+        fn closed(&self) -> Vec<u32> {
+            unpoisoned(self.closed.lock()).clone()
+        }
     }
 
     #[test]
-    fn a_stranger_who_speaks_without_end_makes_room_and_a_known_client_does_not() {
-        let (connections, closed) = (Connections::default(), Arc::<AtomicBool>::default());
-        let closing = closed.clone();
-        let entering = Entering::default();
-        let address = IpAddr::from([10, 0, 0, 1]);
-        let open = connections.add(entering.begin(address), move || {
-            closing.store(true, Ordering::Relaxed);
-        });
-        open.received();
+    fn the_longest_idle_connection_is_closed_and_a_busy_one_is_not() {
+        let world = World::default();
+        let all = [world.open(1, false), world.open(2, false)];
+        assert!(!world.connections.close_idle(), "none is idle for so long");
         std::thread::sleep(IDLE_AFTER);
-        assert!(!connections.close_idle(true), "it is busy, and may still show a token");
-        let began = Instant::now().checked_sub(STRANGER_TIME).expect("a machine that ran for long");
-        let later = |is_stranger: bool| {
-            let activity = Activity {
-                began,
-                last_ms: AtomicU64::new(0),
-                is_busy: AtomicBool::new(true),
-                is_stranger: AtomicBool::new(is_stranger),
-                entrant: Mutex::default(),
-            };
-            unpoisoned(connections.0.lock()).open.get_mut(&open.number).expect("open").activity =
-                Arc::new(activity);
-        };
-        later(false);
-        assert!(!connections.close_idle(true) && !connections.close_idle(false));
-        later(true);
-        assert!(connections.close_idle(true) && closed.load(Ordering::Relaxed));
-        open.client().is_known();
-        assert!(entering.is_empty(), "a known client no longer counts for its address");
+        all[0].received();
+        let _newcomer = world.open(3, false);
+        assert!(world.connections.close_idle());
+        assert!(!world.connections.close_idle(), "one is busy, one is new");
+        assert_eq!(world.closed(), [2]);
+    }
+
+    #[test]
+    fn strangers_who_speak_without_end_make_room_and_known_clients_do_not() {
+        let world = World::default();
+        let all = [1, 2, 3, 4].map(|name| {
+            let open = world.open(name, true);
+            open.received();
+            // The order of their ages.
+            std::thread::sleep(Duration::from_millis(2));
+            open
+        });
+        all[0].client().introduce();
+        world.connections.close_stranger_above(4);
+        assert_eq!(world.closed(), [0; 0], "there are three of them");
+        world.connections.close_stranger_above(3);
+        assert_eq!(world.closed(), [2], "the oldest one");
+        assert!(world.connections.close_idle() && world.connections.close_idle());
+        assert!(!world.connections.close_idle(), "the known one is busy");
+        assert_eq!(world.closed(), [2, 3, 4]);
     }
 }

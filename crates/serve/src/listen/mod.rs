@@ -11,7 +11,6 @@
 
 mod args;
 mod connection;
-mod entering;
 mod entry;
 mod idle;
 mod peer;
@@ -25,7 +24,7 @@ pub(crate) use idle::{Client, Connections, Open};
 pub(crate) use peer::is_open;
 
 use std::convert::Infallible;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -41,12 +40,15 @@ use skopos_hub::config::ListenAddress;
 use skopos_hub::counts::{Counts, OpenConnection};
 use skopos_term::Failure;
 
-use self::entering::Entering;
 use self::entry::Entry;
+use crate::shares::Shares;
 
 /// Maximum number of connections that are checked at one time. A client can be slow with its part of TLS, so an address has
 /// a smaller share of it.
 const CHECKED_AT_ONCE: usize = 512;
+
+/// Maximum number of connections of one address that enter at one time. A rack behind one address starts in seconds.
+const MAX_ENTERING: usize = 64;
 
 /// Pause after a failure to accept, most often because too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -141,7 +143,7 @@ impl TcpEndpoint {
             counts,
             open,
             connections: Connections::default(),
-            entering: Entering::default(),
+            entering: Shares::new(MAX_ENTERING, usize::MAX),
         };
         let admission = Arc::new(admission);
         let incoming = Incoming { listener, admission, closing: Closing(is_closing) };
@@ -260,34 +262,26 @@ struct Admission {
     /// Given to each connection, so that the listener can wait for them.
     open: Sender<Infallible>,
     connections: Connections,
-    entering: Entering,
+    /// Connections that enter, by address.
+    entering: Shares<IpAddr>,
 }
 
 impl Admission {
     async fn check(&self, stream: TcpStream, peer: SocketAddr) -> Accepted {
         // In clear text nothing waits for the client.
-        let mut entrant = None;
-        if self.entry.is_secure() {
-            entrant = self.entering.begin(peer.ip());
-            if entrant.is_none() {
-                return self.reject(None, Rejection::TooManyConnections);
-            }
+        let entering = self.entry.is_secure().then(|| self.entering.take(&peer.ip()));
+        if let Some(None) = entering {
+            return self.reject(None, Rejection::TooManyConnections);
         }
         let (stream, caller, proof) = match self.entry.enter(stream, peer).await {
             Ok(entered) => entered,
             Err(stream) => return self.reject(stream, Rejection::AnotherUser),
         };
-        let is_stranger = caller == Caller::Stranger;
-        if is_stranger && entrant.is_none() {
-            entrant = self.entering.begin(peer.ip());
-            if entrant.is_none() {
-                return self.reject(stream.into_clear(), Rejection::TooManyConnections);
-            }
-        }
-        // Strangers cannot take all places: above half of them, an idle one goes for each that comes.
-        let is_above = is_stranger && self.counts.open() > self.max_connections / 2;
-        if is_above && !self.connections.close_idle(true) {
-            return self.reject(stream.into_clear(), Rejection::TooManyConnections);
+        drop(entering);
+        if caller == Caller::Stranger {
+            // Strangers cannot take all places: at half of them, the oldest goes for each that comes.
+            let most = usize::try_from(self.max_connections / 2).unwrap_or(usize::MAX);
+            self.connections.close_stranger_above(most.max(1));
         }
         let Some(counted) = self.place().await else {
             return self.reject(stream.into_clear(), Rejection::TooManyConnections);
@@ -296,7 +290,7 @@ impl Admission {
             stream,
             (caller, proof, self.first_bytes),
             counted,
-            (self.open.clone(), &self.connections, entrant.filter(|_| is_stranger)),
+            (self.open.clone(), &self.connections),
         ))
     }
 
@@ -304,7 +298,7 @@ impl Admission {
     async fn place(&self) -> Option<OpenConnection> {
         let place = || self.counts.connect(self.max_connections);
         let mut found = place();
-        if found.is_none() && self.connections.close_idle(false) {
+        if found.is_none() && self.connections.close_idle() {
             for _ in 0..CLOSING_LOOKS {
                 tokio::time::sleep(CLOSING_TIME / CLOSING_LOOKS).await;
                 found = place();
