@@ -344,10 +344,12 @@ mod tests {
         let other = async {
             // The flood is polled first, so all of it waits by now.
             tokio::task::yield_now().await;
+            let begun = tokio::time::Instant::now();
             let _statement = admission.admit(&Caller::Owner, PATIENCE).await.expect("a place");
-            admission.read(&Caller::Owner).await.expect("a place")
+            drop(admission.read(&Caller::Owner).await.expect("a place"));
+            assert!(begun.elapsed().is_zero(), "at once");
         };
-        let (flood, _) = tokio::join!(biased; flood, other);
+        let (flood, ()) = tokio::join!(biased; flood, other);
         let admitted = flood.iter().filter(|permit| permit.is_ok()).count();
         assert_eq!(admitted, MAX_STATEMENTS_OF_A_CALLER);
     }
