@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use skopos_model::Timestamp;
 
@@ -17,6 +18,10 @@ use crate::log::{self, Damage, Disk, Error, Lock, io_at};
 
 /// Bytes of parts that one run checks. Runs are a minute apart, so a gigabyte is checked in an hour.
 const CHECKED_BYTES: u64 = 16 << 20;
+
+/// Time that one step of the clock counts for, at most: a clock that is set years ahead must not make all history old. It is
+/// longer than a part is without a sample on a node that runs. After a node was off for longer, its parts stay longer.
+const MAX_STEP: Duration = Duration::from_secs(86_400);
 
 /// Seals finished logs, and removes parts that exceed a limit.
 #[derive(Clone, Debug)]
@@ -162,14 +167,14 @@ impl Chores {
     /// older than all parts.
     fn retain(&self, now: Timestamp, report: &mut Report) -> Result<(), Error> {
         let listing = Listing::of(&*self.disk, &self.folder)?;
-        let oldest = now.saturating_sub(self.limits.max_age).as_nanos();
+        let ages = self.ages(&listing, now);
         let parts = listing.parts.values().map(|(_, bytes)| bytes);
         report.bytes = parts.chain(listing.logs.values()).sum();
         report.bytes += listing.quarantined.iter().map(|file| file.bytes).sum::<u64>();
         report.parts = listing.parts.len() as u64;
         let mut first = 0;
-        for (generation, (part, bytes)) in &listing.parts {
-            if part.to >= oldest && report.bytes <= self.limits.max_bytes {
+        for ((generation, (part, bytes)), age) in listing.parts.iter().zip(ages) {
+            if age <= self.limits.max_age && report.bytes <= self.limits.max_bytes {
                 break;
             }
             self.remove(&self.folder.join(part.file_name()))?;
@@ -186,6 +191,27 @@ impl Chores {
             }
         }
         Ok(())
+    }
+
+    /// Returns the age of each part, in the order of generations: the time from its last sample to `now`, in which each
+    /// part, and each pause between two parts, counts for a step at most.
+    fn ages(&self, listing: &Listing, now: Timestamp) -> Vec<Duration> {
+        let longest = MAX_STEP.max(2 * self.limits.seal_every);
+        let (mut ages, mut age, mut later) = (Vec::new(), Duration::ZERO, now);
+        for (part, _) in listing.parts.values().rev() {
+            // A part without samples has no times: its range is empty.
+            if part.from <= part.to {
+                let (from, to) = (Timestamp::from_nanos(part.from), Timestamp::from_nanos(part.to));
+                age += later.since(to).min(longest);
+                ages.push(age);
+                age += to.since(from).min(longest);
+                later = from;
+            } else {
+                ages.push(age);
+            }
+        }
+        ages.reverse();
+        ages
     }
 
     fn remove(&self, path: &Path) -> Result<(), Error> {

@@ -67,7 +67,7 @@ pub enum PushOutcome {
     Accepted,
     /// The sample is stored already.
     Duplicate,
-    /// The log has no room until a commit succeeds, or the series is not attached.
+    /// The log has no room until a commit succeeds, the sample is too long for it, or the series is not attached.
     Refused,
 }
 

@@ -40,8 +40,11 @@ use skopos_model::MAX_STRUCTURED_BYTES;
 /// seconds of all that a node can publish; it bounds the memory that a full disk can cost.
 pub(crate) const MAX_PENDING_BYTES: usize = 1 << 20;
 
-/// The longest record: a structured value, and the fields around it.
-const MAX_RECORD_BYTES: usize = MAX_STRUCTURED_BYTES + 1024;
+/// The longest content of a record: a structured value, and the fields before it.
+const MAX_CONTENT_BYTES: usize = MAX_STRUCTURED_BYTES + 512;
+
+/// The longest record: its content, and the fields around it.
+const MAX_RECORD_BYTES: usize = MAX_CONTENT_BYTES + 512;
 
 /// The level at which records are acknowledged: what they survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -180,6 +180,7 @@ impl Producers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::{Level, LogWriter, MAX_CONTENT_BYTES};
 
     fn log(frames: &[&[Record<'_>]]) -> Vec<u8> {
         let mut bytes = frame::head(3).to_vec();
@@ -228,6 +229,23 @@ mod tests {
             frame::write(0, content, &mut bytes);
             assert_eq!(entries(&bytes).1.frames, 1, "{content:?}");
         }
+    }
+
+    #[test]
+    fn a_writer_refuses_what_a_reader_would_take_for_damage() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("log");
+        let disk = std::sync::Arc::new(crate::log::OsDisk);
+        let mut log = LogWriter::create(disk, path.clone(), 3).expect("made");
+        let (fits, long) = (vec![1; MAX_CONTENT_BYTES], vec![1; MAX_CONTENT_BYTES + 1]);
+        assert_eq!(log.describe(1, &long), None);
+        let index = log.describe(1, b"a").expect("described");
+        assert!(!log.append(index, 1, &long));
+        let written = (1..).take_while(|sequence| log.append(index, *sequence, &fits)).count();
+        assert!(written > 10, "{written}");
+        log.commit(Level::Memory).expect("committed");
+        let (found, losses) = entries(&std::fs::read(&path).expect("a log"));
+        assert_eq!((found.len(), losses), (written, Losses::default()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::disk::{Disk, DiskFile};
 use super::error::{Error, io_at};
 use super::frame::{self, HEAD_BYTES};
 use super::record::{MAX_PRODUCERS, Record, Scanned};
-use super::{Level, MAX_PENDING_BYTES};
+use super::{Level, MAX_CONTENT_BYTES, MAX_PENDING_BYTES};
 
 const LOST: &str = "the kernel lost some of it after a failed sync";
 
@@ -102,9 +102,9 @@ impl LogWriter {
         self.state == State::Lost
     }
 
-    /// Describes a producer, and returns its index. `None` if there is no room.
+    /// Describes a producer, and returns its index. `None` if there is no room, or the description is too long.
     pub(crate) fn describe(&mut self, epoch: i64, description: &[u8]) -> Option<u32> {
-        if self.is_full() || self.pending.len() >= MAX_PENDING_BYTES {
+        if self.is_full() || !self.has_room(description) {
             return None;
         }
         let index = self.index;
@@ -113,13 +113,20 @@ impl LogWriter {
         Some(index)
     }
 
-    /// Appends an entry. Returns false if there is no room before the next commit.
+    /// Appends an entry of a described producer, whose sequence is greater than those before it. Returns false if there
+    /// is no room before the next commit, or the content is too long.
     pub(crate) fn append(&mut self, index: u32, sequence: i64, content: &[u8]) -> bool {
-        let is_room = self.pending.len() < MAX_PENDING_BYTES;
-        if is_room {
+        let has_room = self.has_room(content);
+        if has_room {
             Record::Entry { index, sequence, content }.write(&mut self.pending);
         }
-        is_room
+        has_room
+    }
+
+    /// Returns true if a record with this content may be added: a reader takes a frame with a record more than are
+    /// pending, and no longer one.
+    fn has_room(&self, content: &[u8]) -> bool {
+        self.pending.len() < MAX_PENDING_BYTES && content.len() <= MAX_CONTENT_BYTES
     }
 
     /// Commits all pending records at once. After an error of writing they stay pending.

@@ -223,6 +223,29 @@ proptest! {
     }
 }
 
+#[test]
+fn a_clock_that_is_set_years_ahead_removes_no_history() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (hour, year) = (3600 * 1_000_000_000, 365 * 86_400 * 1_000_000_000);
+    for number in 0..24 {
+        seal(folder.path(), number as u64 + 1, number * hour, 10);
+    }
+    let left = |now: i64| {
+        let keeper = Keeper::open(folder.path(), Limits::default(), at(now)).expect("opened");
+        keeper.chores().run(at(now)).expect("done").parts
+    };
+    assert_eq!(left(24 * hour + 10 * year), 24, "the clock is wrong");
+    seal(folder.path(), 25, 24 * hour + 10 * year, 10);
+    assert_eq!(left(25 * hour + 10 * year), 25, "samples are stored with wrong times");
+    seal(folder.path(), 26, 26 * hour, 10);
+    assert_eq!(left(26 * hour), 26, "the clock is set back");
+    // Nine hundred hours of true time: the parts of the first days are too old.
+    for number in 27..900 {
+        seal(folder.path(), number as u64, number * hour, 10);
+    }
+    assert!((720..=770).contains(&left(900 * hour)), "{}", left(900 * hour));
+}
+
 /// Writes a part with its last sample at `to`.
 fn seal(folder: &Path, generation: u64, to: i64, rows: usize) {
     let mut samples = Samples::default();
