@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use foldhash::fast::RandomState;
 use skopos_model::unpoisoned;
 
 /// Number of statements in the cache.
@@ -17,7 +18,9 @@ pub(crate) struct Cache<T>(Mutex<State<T>>);
 
 #[derive(Debug)]
 struct State<T> {
-    compiled: HashMap<Arc<str>, Arc<T>>,
+    /// Texts are hundreds of bytes long, and the hash of the standard library takes a nanosecond for each. A caller that
+    /// finds texts of one hash makes look-ups as long as [`MAX_STATEMENTS`] comparisons.
+    compiled: HashMap<Arc<str>, Arc<T>, RandomState>,
     /// The texts, the oldest first.
     texts: VecDeque<Arc<str>>,
     bytes: usize,
@@ -25,7 +28,7 @@ struct State<T> {
 
 impl<T> Default for Cache<T> {
     fn default() -> Self {
-        Self(Mutex::new(State { compiled: HashMap::new(), texts: VecDeque::new(), bytes: 0 }))
+        Self(Mutex::new(State { compiled: HashMap::default(), texts: VecDeque::new(), bytes: 0 }))
     }
 }
 

@@ -109,7 +109,7 @@ impl Engine {
             let described = |planner: Opaque<Planner>| async move {
                 planner.schema_of(&sql, planner.cached_plan(&sql).await?)
             };
-            Ok(self.admitted(caller, Limits::default().deadline, described).await?.0)
+            Ok(Box::pin(self.admitted(caller, Limits::default().deadline, described)).await?.0)
         }
     }
 
@@ -141,7 +141,8 @@ impl Engine {
                 return Ok(Some(answer));
             }
             let sql = sql.to_owned();
-            self.read_with_place(caller, move |planner| planner.point(&sql)).await
+            // In a box, as all that few statements need: a small read does not pay for a large future.
+            Box::pin(self.read_with_place(caller, move |planner| planner.point(&sql))).await
         }
     }
 
@@ -208,7 +209,7 @@ impl Engine {
                     false => Err(Error::TooManyRows(limits.rows)),
                 };
             }
-            self.planned(caller, sql, limits).await?.collect().await
+            Box::pin(async { self.planned(caller, sql, limits).await?.collect().await }).await
         }
     }
 
@@ -245,7 +246,7 @@ impl Engine {
             if let Some(answer) = self.read(caller, sql).await? {
                 return Stream::of(answer, limits);
             }
-            self.planned(caller, sql, limits).await
+            Box::pin(self.planned(caller, sql, limits)).await
         }
     }
 
