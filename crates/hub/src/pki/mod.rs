@@ -1,5 +1,6 @@
 //! The certificates and tokens of a site, as its hub gives them out.
 
+mod recent;
 mod register;
 
 use std::net::IpAddr;
@@ -10,6 +11,7 @@ use skopos_access::{Action, Caller, Denied, Invitation, Names, is_segment, may};
 use skopos_wire::{Authority, Error, Identity, Issuer, new_key, possession};
 use thiserror::Error;
 
+use self::recent::RecentCallers;
 use self::register::now;
 pub use self::register::{Certified, Grant, Register, Token, hex, unhex};
 
@@ -22,6 +24,7 @@ pub struct Pki {
     /// `None` on a hub that cannot sign.
     authority: Option<Authority>,
     register: Register,
+    recent: RecentCallers,
 }
 
 /// The files that a node gets when it joins, in DER.
@@ -57,7 +60,7 @@ impl Pki {
     pub fn open(identity: Arc<Identity>) -> Result<Self, Error> {
         let authority = Authority::load(identity.folder(), &identity.names().site)?;
         let register = Register::new(identity.folder());
-        let pki = Self { identity, authority, register };
+        let pki = Self { identity, authority, register, recent: RecentCallers::default() };
         pki.renew_own()?;
         Ok(pki)
     }
@@ -80,12 +83,21 @@ impl Pki {
         &self.identity
     }
 
-    /// Returns the caller who shows this token; `None` if it is not valid.
+    /// Returns the caller who shows this token; `None` if it is not valid. Reads a file.
     pub fn caller_of(&self, token: &str) -> Option<Caller> {
         match token.strip_prefix(JOIN) {
             Some(rest) => self.register.caller_of(rest.split_once('-')?.1),
-            None => self.register.caller_of(token),
+            None => {
+                let caller = self.register.caller_of(token)?;
+                self.recent.add(token, &caller);
+                Some(caller)
+            }
         }
+    }
+
+    /// Returns the caller who shows this token of a user if [`caller_of`](Self::caller_of) found it a moment ago.
+    pub fn recent_caller(&self, token: &str) -> Option<Caller> {
+        self.recent.get(token)
     }
 
     /// Returns true if this hub can sign certificates.

@@ -1,12 +1,12 @@
 //! The pace of all standing questions: together they take a share of one core, and each an equal part of it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use skopos_access::Caller;
 use skopos_model::unpoisoned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+
+use crate::turns::{Turn, Turns};
 
 /// Share of one core that all evaluations together may take.
 const SHARE: f64 = 0.3;
@@ -26,16 +26,8 @@ const LONGEST: Duration = Duration::from_millis(200);
 /// The pace of all evaluations.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// First come, first served.
-    turns: Semaphore,
-    by_caller: Mutex<HashMap<Caller, Weak<Semaphore>>>,
+    turns: Turns,
     debt: Mutex<Debt>,
-}
-
-/// The turn of an evaluation, until it is dropped.
-pub(super) struct Turn<'p> {
-    _own: Option<OwnedSemaphorePermit>,
-    _all: Option<SemaphorePermit<'p>>,
 }
 
 /// The time that evaluations have taken beyond their share.
@@ -48,17 +40,14 @@ struct Debt {
 impl Default for Pace {
     fn default() -> Self {
         let debt = Debt { seconds: 0.0, at: Instant::now() };
-        let turns = Semaphore::new(AT_ONCE);
-        Self { turns, by_caller: Mutex::default(), debt: Mutex::new(debt) }
+        Self { turns: Turns::new(AT_ONCE, AT_ONCE_OF_A_CALLER), debt: Mutex::new(debt) }
     }
 }
 
 impl Pace {
     /// Waits for the turn of an evaluation.
-    pub(super) async fn turn(&self, caller: &Caller) -> Turn<'_> {
-        // They fail only if the semaphores are closed, which they never are.
-        let own = self.of_caller(caller).acquire_owned().await.ok();
-        let turn = Turn { _own: own, _all: self.turns.acquire().await.ok() };
+    pub(super) async fn turn(&self, caller: &Caller) -> Turn {
+        let turn = self.turns.take(caller).await;
         loop {
             let wait = unpoisoned(self.debt.lock()).wait(Instant::now());
             if wait.is_zero() {
@@ -66,18 +55,6 @@ impl Pace {
             }
             tokio::time::sleep(wait).await;
         }
-    }
-
-    /// Returns the turns of a caller.
-    fn of_caller(&self, caller: &Caller) -> Arc<Semaphore> {
-        let mut by_caller = unpoisoned(self.by_caller.lock());
-        if let Some(turns) = by_caller.get(caller).and_then(Weak::upgrade) {
-            return turns;
-        }
-        by_caller.retain(|_, turns| turns.strong_count() > 0);
-        let turns = Arc::new(Semaphore::new(AT_ONCE_OF_A_CALLER));
-        by_caller.insert(caller.clone(), Arc::downgrade(&turns));
-        turns
     }
 
     /// Notes an evaluation that took `busy`, and returns the pause of its question.
@@ -104,15 +81,6 @@ impl Debt {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn slow_evaluations_of_a_caller_take_no_turn_from_others() {
-        let pace = Pace::default();
-        let _slow = [pace.turn(&Caller::Anybody).await, pace.turn(&Caller::Anybody).await];
-        let soon = Duration::from_millis(10);
-        assert!(tokio::time::timeout(soon, pace.turn(&Caller::Anybody)).await.is_err());
-        drop(pace.turn(&Caller::Owner).await);
-    }
 
     #[test]
     fn evaluations_wait_until_they_have_taken_their_share() {

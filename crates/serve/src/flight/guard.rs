@@ -37,13 +37,16 @@ impl<S> Guard<S> {
 }
 
 /// Returns who makes a request, if the policy lets that caller in.
-fn caller_of(admittance: &Admittance, request: &mut http::Request<Body>) -> Result<Caller, Status> {
+async fn caller_of(
+    admittance: &Admittance,
+    request: &mut http::Request<Body>,
+) -> Result<Caller, Status> {
     let connection = request.extensions_mut().remove::<(Caller, Client)>();
     let client = connection.map(|(caller, client)| {
         request.extensions_mut().insert(caller);
         client
     });
-    let caller = admittance.caller(request.headers(), request.extensions());
+    let caller = admittance.caller(request.headers(), request.extensions()).await;
     let wrong = || Status::unauthenticated("the token is not valid, or not any more");
     let caller = caller.ok_or_else(wrong)?;
     may(&caller, Action::ReadFacts).map_err(|denied| status::denied(&denied))?;
@@ -55,7 +58,10 @@ fn caller_of(admittance: &Admittance, request: &mut http::Request<Body>) -> Resu
 
 impl<S> Service<http::Request<Body>> for Guard<S>
 where
-    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send + 'static,
 {
     type Response = http::Response<Body>;
@@ -69,16 +75,19 @@ where
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let counts = self.counts.clone();
         counts.request();
-        match caller_of(&self.admittance, &mut request) {
-            Ok(caller) => drop(request.extensions_mut().insert(caller)),
-            Err(status) => {
-                counts.refuse();
-                return std::future::ready(Ok(status.into_http())).boxed();
-            }
-        }
-        let answered = self.inner.call(request);
+        // The service that said that it is ready takes the request; a clone takes its place.
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let admittance = self.admittance.clone();
         async move {
-            let response = answered.await?;
+            match caller_of(&admittance, &mut request).await {
+                Ok(caller) => drop(request.extensions_mut().insert(caller)),
+                Err(status) => {
+                    counts.refuse();
+                    return Ok(status.into_http());
+                }
+            }
+            let response = inner.call(request).await?;
             if response.headers().get(STATUS).is_some_and(|status| status != "0") {
                 counts.refuse();
             }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use skopos_access::Caller;
-use skopos_hub::Backend;
 use skopos_hub::counts::Counts;
+use skopos_hub::{Backend, Turns};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::refusal::Refusal;
@@ -21,8 +21,8 @@ pub(super) struct HttpContext {
     pub(super) measurements: Arc<Semaphore>,
     /// The clients that watch.
     pub(super) watchers: Shares<Caller>,
-    /// Permits to look for changes of watched topics.
-    pub(super) checks: Arc<Semaphore>,
+    /// Turns to look for changes of watched topics.
+    pub(super) checks: Turns,
     /// A permit for each topic that a client watches.
     pub(super) watched: Arc<Semaphore>,
     /// Names of the hub in URLs, beside the addresses of the listener.

@@ -30,7 +30,7 @@ pub(super) async fn check(
     next: Next,
 ) -> Response {
     context.counts.request();
-    let mut response = match admitted(&context, request) {
+    let mut response = match admitted(&context, request).await {
         Err(refusal) => refusal.into_response(),
         Ok(request) => next.run(request).await,
     };
@@ -51,14 +51,14 @@ pub(super) struct LocalAddress(pub(super) IpAddr);
 pub(super) struct PeerAddress(pub(super) IpAddr);
 
 /// Returns a request with its [`Caller`], or its refusal.
-fn admitted(context: &HttpContext, mut request: Request) -> Result<Request, Refusal> {
+async fn admitted(context: &HttpContext, mut request: Request) -> Result<Request, Refusal> {
     let here = request.extensions().get::<LocalAddress>();
     // Without an address, the connection broke before it was known.
     let here = here.ok_or_else(Refusal::unknown_host)?.0;
     if let Some(refusal) = refusal(request.headers(), here, &context.hosts) {
         return Err(refusal);
     }
-    let caller = context.admittance.caller(request.headers(), request.extensions());
+    let caller = context.admittance.caller(request.headers(), request.extensions()).await;
     let caller = caller.ok_or_else(Refusal::wrong_token)?;
     if request.uri().path() == "/api/v1/join" {
         // The route asks the policy itself, for the node that it is about. Whoever has no token is not waited for.

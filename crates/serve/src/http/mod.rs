@@ -36,9 +36,9 @@ use self::context::HttpContext;
 use self::refusal::Refusal;
 use crate::listen::{Admittance, Protocol, TcpEndpoint};
 use crate::shares::Shares;
-use skopos_hub::Backend;
 use skopos_hub::config::HttpAddress;
 use skopos_hub::counts::Counts;
+use skopos_hub::{Backend, Turns};
 use skopos_term::Failure;
 
 /// Maximum number of connections. It is higher than the number of statements and watchers, because browsers and pools
@@ -59,6 +59,9 @@ const MAX_WATCHED: usize = 1 << 20;
 
 /// Maximum number of searches for changed topics at one time. Other requests need the other cores.
 const MAX_CHECKS: usize = 2;
+
+/// Number of those of one caller, so that the searches of others never wait behind its own.
+const MAX_CHECKS_OF_A_CALLER: usize = 1;
 
 /// Opens the listener at `address`, or at the default address. URLs name the hub by its addresses or `hosts`; `admittance` has
 /// its certificate and tokens.
@@ -87,7 +90,7 @@ pub(crate) fn open(
         runtime,
         |incoming| {
             let measurements = Arc::new(Semaphore::new(MAX_MEASUREMENTS));
-            let checks = Arc::new(Semaphore::new(MAX_CHECKS));
+            let checks = Turns::new(MAX_CHECKS, MAX_CHECKS_OF_A_CALLER);
             let watched = Arc::new(Semaphore::new(MAX_WATCHED));
             let context = Arc::new(HttpContext {
                 backend,

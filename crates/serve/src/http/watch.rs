@@ -92,11 +92,12 @@ pub(super) async fn answer(
             let since = since.map(Timestamp::from_nanos);
             let news = context.backend.news();
             // Too many topics are refused before the first event.
-            let watched = checked(&context, {
+            let watched = checked((&context, &caller), {
                 let context = context.clone();
                 move || Watched::new(&context, &request, since)?.check()
             });
-            let watching = Watching { context: context.clone(), watched: watched.await?, news };
+            let watched = watched.await?;
+            let watching = Watching { context: context.clone(), caller, watched, news };
             let events = stream::unfold(Some((watching, guards)), async |state| {
                 let (watching, guards) = state?;
                 let (event, watching) = watching.next().await;
@@ -112,7 +113,7 @@ pub(super) async fn answer(
 /// Waits until the token that a client shows is not valid any more.
 async fn revoked(context: Arc<HttpContext>, shown: Option<String>) {
     let Some(shown) = shown else { return std::future::pending().await };
-    while context.admittance.caller_of(&shown).is_some() {
+    while context.admittance.caller_of(&shown).await.is_some() {
         tokio::time::sleep(ADMIT_EVERY).await;
     }
 }
@@ -144,10 +145,10 @@ async fn of_statement<K>(
 
 /// Does the work of a check on a thread that may take its time. Few checks run at one time.
 async fn checked<T: Send + 'static>(
-    context: &HttpContext,
+    (context, caller): (&HttpContext, &Caller),
     check: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let turn = context.checks.clone().acquire_owned().await;
+    let turn = context.checks.take(caller).await;
     let check = move || {
         let _turn = turn;
         check()
@@ -159,6 +160,7 @@ async fn checked<T: Send + 'static>(
 /// A client that watches topics.
 struct Watching {
     context: Arc<HttpContext>,
+    caller: Caller,
     watched: Watched,
     news: Vec<watch::Receiver<u64>>,
 }
@@ -177,7 +179,7 @@ impl Watching {
             // Changes from here on count as new.
             self.news.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let watched = self.watched;
-            match checked(&self.context, move || watched.check()).await {
+            match checked((&self.context, &self.caller), move || watched.check()).await {
                 Ok(watched) => self.watched = watched,
                 Err(refusal) => {
                     return (Event::default().event("error").data(refusal.body()), None);

@@ -73,18 +73,28 @@ impl Admittance {
 
     /// Returns who makes a request: the owner of the token that it shows, else the peer of its connection. `None` if the
     /// token is not valid.
-    pub(crate) fn caller(&self, headers: &HeaderMap, connection: &Extensions) -> Option<Caller> {
+    pub(crate) async fn caller(
+        &self,
+        headers: &HeaderMap,
+        connection: &Extensions,
+    ) -> Option<Caller> {
         match headers.get(AUTHORIZATION) {
             None => Some(connection.get::<Caller>().cloned().unwrap_or(Caller::Stranger)),
-            Some(shown) => self.caller_of(shown.to_str().ok()?),
+            Some(shown) => self.caller_of(shown.to_str().ok()?).await,
         }
     }
 
     /// Returns the caller who shows this header `Authorization`; `None` if the token in it is not valid.
-    pub(crate) fn caller_of(&self, authorization: &str) -> Option<Caller> {
+    pub(crate) async fn caller_of(&self, authorization: &str) -> Option<Caller> {
         let (scheme, token) = authorization.split_once(' ')?;
         let is_bearer = scheme.eq_ignore_ascii_case("bearer");
-        self.pki.as_ref().filter(|_| is_bearer)?.caller_of(token.trim())
+        let (pki, token) = (self.pki.as_ref().filter(|_| is_bearer)?, token.trim());
+        if let Some(caller) = pki.recent_caller(token) {
+            return Some(caller);
+        }
+        // Tokens are files: a slow disk must not keep the threads of the listeners waiting.
+        let (pki, token) = (pki.clone(), token.to_owned());
+        tokio::task::spawn_blocking(move || pki.caller_of(&token)).await.ok().flatten()
     }
 }
 
