@@ -57,6 +57,9 @@ const MAX_WATCHERS: usize = 1536;
 /// Maximum number of topics that all clients watch: each takes some hundred bytes of memory.
 const MAX_WATCHED: usize = 1 << 20;
 
+/// Maximum number of those of one caller: others always find room for a quarter.
+const MAX_WATCHED_OF_A_CALLER: usize = MAX_WATCHED / 4 * 3;
+
 /// Maximum number of searches for changed topics at one time. Other requests need the other cores.
 const MAX_CHECKS: usize = 2;
 
@@ -91,7 +94,6 @@ pub(crate) fn open(
         |incoming| {
             let measurements = Arc::new(Semaphore::new(MAX_MEASUREMENTS));
             let checks = Turns::new(MAX_CHECKS, MAX_CHECKS_OF_A_CALLER);
-            let watched = Arc::new(Semaphore::new(MAX_WATCHED));
             let context = Arc::new(HttpContext {
                 backend,
                 counts,
@@ -99,7 +101,7 @@ pub(crate) fn open(
                 measurements,
                 watchers: Shares::new(MAX_WATCHERS_OF_A_CALLER, MAX_WATCHERS),
                 checks,
-                watched,
+                watched: Shares::new(MAX_WATCHED_OF_A_CALLER, MAX_WATCHED),
                 hosts,
             });
             connection::serve(incoming, context.clone(), routes(context))

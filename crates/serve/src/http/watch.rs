@@ -19,12 +19,13 @@ use serde_json::json;
 use skopos_access::Caller;
 use skopos_model::{Timestamp, Topic, TopicPattern};
 use skopos_query::{Limits, Row, Source, Wanted};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::context::HttpContext;
 use super::parameters::{self, parameters, unknown};
 use super::refusal::Refusal;
+use crate::shares::Share;
 use skopos_hub::topics;
 use skopos_hub::{Question, Standing, any_changed};
 use skopos_term::find::readings_of;
@@ -93,8 +94,8 @@ pub(super) async fn answer(
             let news = context.backend.news();
             // Too many topics are refused before the first event.
             let watched = checked((&context, &caller), {
-                let context = context.clone();
-                move || Watched::new(&context, &request, since)?.check()
+                let (context, share) = (context.clone(), context.watched.none(&caller));
+                move || Watched::new((&context, share), &request, since)?.check()
             });
             let watched = watched.await?;
             let watching = Watching { context: context.clone(), caller, watched, news };
@@ -198,8 +199,8 @@ struct Watched {
     /// Time of the last event that the client received before it reconnected.
     since: Option<Timestamp>,
     sent: HashMap<Topic, LastSent>,
-    /// A permit for each topic in `sent`.
-    permits: Option<OwnedSemaphorePermit>,
+    /// A share for each topic in `sent`.
+    share: Share<Caller>,
     not_before: Instant,
     waiting: VecDeque<Event>,
     /// True if the last check made an event of every change.
@@ -229,7 +230,7 @@ struct LastSent {
 
 impl Watched {
     fn new(
-        context: &Arc<HttpContext>,
+        (context, share): (&Arc<HttpContext>, Share<Caller>),
         request: &WatchRequest,
         since: Option<Timestamp>,
     ) -> Result<Self, Refusal> {
@@ -256,7 +257,7 @@ impl Watched {
             every: request.every.unwrap_or(CHECK_EVERY).max(CHECK_EVERY),
             since,
             sent: HashMap::new(),
-            permits: None,
+            share,
             not_before: Instant::now(),
             waiting: VecDeque::new(),
             is_whole: true,
@@ -320,10 +321,9 @@ impl Watched {
                 Refusal::bad(error).hint("watch fewer topics, for example those of one node")
             );
         }
-        self.permits = match self.permits.take() {
-            _ if fresh.is_empty() && sent.is_empty() => None,
-            held => Some(self.context.permits_for(held, sent.len() + fresh.len())?),
-        };
+        if !self.share.resize(sent.len() + fresh.len()) {
+            return Err(Refusal::too_many("topics are watched"));
+        }
         for (topic, time) in fresh {
             // The first check sends the current value, so that a quiet topic shows it. A topic that comes later sends
             // all its samples.
