@@ -30,7 +30,7 @@ impl Heap {
             epoch: AtomicU32::new(0),
             bytes_reserved: AtomicU64::new(0),
             clamped: AtomicU64::new(0),
-            reserved: [0; 2],
+            reserved: [AtomicU64::new(0), AtomicU64::new(0)],
         };
         let slot = |_| Slot {
             mark: AtomicU64::new(0),

@@ -9,12 +9,9 @@ use crate::dir;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::subscribe::{LONGEST_SLEEP, wait_for_any};
-use crate::sys::{MAX_WORDS, sleep_on_any};
+use crate::sys::{MAX_WORDS, Naps, sleep_on_any};
 use crate::vertex::Vertex;
 use crate::wait::{Bell, settle};
-
-/// Time between two polls if the kernel cannot sleep on all segments at once.
-const ROUND: Duration = Duration::from_millis(2);
 
 /// The live segments of the runtime directories.
 #[derive(Debug)]
@@ -185,7 +182,7 @@ impl Host {
     /// Sleeps until `ready` returns true or `timeout` passes; calls `ready` whenever anything is published,
     /// registered or unregistered. Returns the last result of `ready`.
     pub fn wait(&self, timeout: Duration, mut ready: impl FnMut() -> bool) -> bool {
-        let started = Instant::now();
+        let (started, mut naps) = (Instant::now(), Naps::new());
         loop {
             let left = timeout.saturating_sub(started.elapsed());
             if left.is_zero() {
@@ -193,18 +190,19 @@ impl Host {
             }
             match self.segments.as_slice() {
                 [] => {
-                    std::thread::sleep(left.min(ROUND));
+                    // Nothing can be published.
+                    std::thread::sleep(left.min(LONGEST_SLEEP));
                     if ready() {
                         return true;
                     }
                 }
                 [only] => {
-                    if wait_for_any(only, left, &mut ready) {
+                    if wait_for_any(only, (left, &mut naps), &mut ready) {
                         return true;
                     }
                 }
                 several => {
-                    if wait_for_one_of(several, left.min(LONGEST_SLEEP), &mut ready) {
+                    if wait_for_one_of(several, (left.min(LONGEST_SLEEP), &mut naps), &mut ready) {
                         return true;
                     }
                 }
@@ -217,7 +215,7 @@ impl Host {
 /// without a reason.
 fn wait_for_one_of(
     segments: &[Segment],
-    timeout: Duration,
+    (timeout, naps): (Duration, &mut Naps),
     mut ready: impl FnMut() -> bool,
 ) -> bool {
     let bell =
@@ -225,7 +223,7 @@ fn wait_for_one_of(
     let bells: Option<Vec<Bell<'_>>> = segments.iter().map(bell).collect();
     let Some(bells) = bells.filter(|bells| bells.len() <= MAX_WORDS) else {
         // One of these publishers cannot wake waiters.
-        std::thread::sleep(timeout.min(ROUND));
+        naps.take(timeout);
         return ready();
     };
     let words: Vec<_> = bells.iter().map(|bell| (bell.epoch, bell.raise())).collect();
@@ -234,7 +232,7 @@ fn wait_for_one_of(
         return true;
     }
     if !sleep_on_any(&words, timeout) {
-        std::thread::sleep(timeout.min(ROUND));
+        naps.take(timeout);
     }
     ready()
 }

@@ -36,6 +36,7 @@
 //! | 112 | u8×64 | `name` | the segment's name, ASCII |
 //! | 176 | u8×64 | `node` | the node's name, ASCII |
 //! | 240 | i32 | `flags_id` | System V id of the page of flags; -1 without a page |
+//! | 248 | u64 | `pid_namespace` | inode of `/proc/self/ns/pid` of the publisher; 0 if not known |
 //! | 256 | u32 | `state` | 0 under construction, 1 ready, 2 closed |
 //! | 260 | u32 | `epoch` | futex word of waiters for any vertex |
 //! | 264 | u64 | `directory_version` | raised by each register and unregister |
@@ -48,7 +49,12 @@
 //!
 //! The publisher holds an exclusive open-file-description lock (`F_OFD_SETLK`, `l_len = 0`) on the
 //! file while it lives. The kernel releases the lock when the process ends for any reason, so a segment
-//! without a lock is dead; pid, start time and boot id identify its publisher.
+//! without a lock is dead. To query the lock, call `fcntl(F_OFD_GETLK)` for a *shared* lock (`F_RDLCK`,
+//! `l_len = 0`): `F_UNLCK` in the answer means that nobody holds it. A child that the publisher forked
+//! has the open file too and keeps the lock after its parent's end. So a segment is alive only if the
+//! lock is held **and** its process runs: a reader whose namespace of process ids is `pid_namespace` checks
+//! that process `pid` exists and that its start time is `pid_start_ticks`. A reader in another
+//! namespace has the lock alone.
 //!
 //! **Group**, 128 bytes each: facts that are measured together. Group 0 is not used.
 //!
@@ -138,6 +144,8 @@ pub(crate) const HEADER_BYTES: usize = 4096;
 pub(crate) const FIXED_BYTES: usize = 256;
 /// Offset of the part of the header that changes.
 pub(crate) const LIVE_OFFSET: usize = FIXED_BYTES;
+/// Offset of [`Live::state`].
+pub(crate) const STATE_OFFSET: u64 = LIVE_OFFSET as u64;
 /// Length of a group.
 pub(crate) const GROUP_BYTES: usize = 128;
 /// Length of a directory entry.

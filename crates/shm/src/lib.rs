@@ -29,15 +29,15 @@
 //!
 //! Read in this order: [`layout`], the bytes; `ring`, the protocol of one vertex; `wait`, sleeping
 //! and waking; `own_segment`, `writer` and `publisher`, the writing side; `segment`, `vertex`,
-//! `directory`, `subscribe`, `snapshot` and `host`, the reading side; `map` and `sys`, the unsafe access
-//! to memory and the system calls.
+//! `directory`, `subscribe`, `snapshot` and `host`, the reading side; `process`, the publisher's process
+//! and its children; `map` and `sys`, the unsafe access to memory and the system calls.
 //!
 //! # Invariants
 //! - A reader never blocks a writer, never sees a torn sample, never sees samples out of order.
 //! - Times of one vertex never go back.
 //! - Every offset from a file is checked against the mapping before it is used.
 //! - If a publisher is killed at any instruction, its readers stay correct and see its death at once.
-//! - The handles of a publisher do not work in a child after `fork`: the child makes its own publisher.
+//! - A child after `fork` neither changes nor keeps alive the segment of its parent.
 
 // A loom build has only the protocols, without all of their callers.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
@@ -51,6 +51,8 @@ mod wait;
 mod entry;
 #[cfg(not(loom))]
 mod spec;
+#[cfg(not(loom))]
+mod process;
 #[cfg(not(loom))]
 mod own_segment;
 #[cfg(not(loom))]
@@ -75,6 +77,8 @@ mod header;
 mod flags;
 #[cfg(not(loom))]
 mod dir;
+#[cfg(not(loom))]
+mod dead;
 #[cfg(not(loom))]
 mod map;
 #[cfg(not(loom))]

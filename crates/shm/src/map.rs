@@ -68,7 +68,7 @@ unsafe impl Shared for Live {}
 unsafe impl Shared for Group {}
 // SAFETY: `repr(C)`, of atomic integers.
 unsafe impl Shared for Entry {}
-// SAFETY: `repr(C)`, of atomic integers; the reserved words are never read or written.
+// SAFETY: `repr(C)`, of atomic integers.
 unsafe impl Shared for VertexHead {}
 // SAFETY: `repr(C)`, of atomic integers.
 unsafe impl Shared for Slot {}

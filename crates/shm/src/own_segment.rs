@@ -14,6 +14,7 @@ use crate::flags::Flags;
 use crate::header::Header;
 use crate::layout::{ENTRY_BYTES, Entry, Group, LIVE_OFFSET, Live, MAX_SLOTS, STATE_CLOSED};
 use crate::map::Mapping;
+use crate::process::Maker;
 use crate::ring::{Place, RawVertex, VertexHead};
 use crate::spec::VertexSpec;
 use crate::sync::Ordering;
@@ -27,6 +28,7 @@ const BYTE_RING_BYTES: u32 = 4 * MAX_STRUCTURED_BYTES as u32;
 /// The state that all handles of one segment share.
 #[derive(Debug)]
 pub(crate) struct OwnSegment {
+    maker: Maker,
     map: Mapping,
     /// `None` if the system has no System V memory left; readers then poll instead of sleeping.
     pub(crate) flags: Option<Flags>,
@@ -60,13 +62,32 @@ pub(crate) struct NewVertex {
 
 impl OwnSegment {
     pub(crate) fn new(
+        maker: Maker,
         map: Mapping,
         flags: Option<Flags>,
         file: File,
         path: PathBuf,
         header: Header,
     ) -> Self {
-        Self { map, flags, file, path, header, registry: Mutex::new(Registry::default()) }
+        let registry = Mutex::new(Registry::default());
+        Self { maker, map, flags, file, path, header, registry }
+    }
+
+    /// Returns true in the process that made the segment, and false in its children.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        self.maker.is_this()
+    }
+
+    /// Checks that this is the process that made the segment; on the way to each write.
+    #[inline]
+    pub(crate) fn check_own(&self) -> Result<(), Error> {
+        if self.is_own() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        Error::Forked { segment: self.header.name.clone(), pid: self.header.publisher.pid }
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -115,6 +136,9 @@ impl OwnSegment {
     }
 
     pub(crate) fn heartbeat(&self) {
+        if !self.is_own() {
+            return;
+        }
         self.live().heartbeat_at.store(sys::now().as_nanos(), Ordering::Relaxed);
         self.live().heartbeat_boottime.store(sys::boottime(), Ordering::Relaxed);
     }
@@ -132,6 +156,7 @@ impl OwnSegment {
         if !spec.slots.is_power_of_two() || spec.slots > MAX_SLOTS {
             return Err(Error::Slots(spec.slots));
         }
+        self.check_own()?;
         let mut registry = self.registry();
         if registry.closed {
             return Err(Error::Gone(spec.topic));
@@ -210,6 +235,9 @@ impl OwnSegment {
     }
 
     pub(crate) fn unregister(&self, index: u32, owner: u64) {
+        if !self.is_own() {
+            return;
+        }
         let mut registry = self.registry();
         let Some(entry) = self.entry(index) else { return };
         let Some(registered) = entry::read(entry) else { return };
@@ -239,6 +267,7 @@ impl OwnSegment {
     }
 
     pub(crate) fn add_group(&self, name: &str) -> Result<u32, Error> {
+        self.check_own()?;
         let _registry = self.registry();
         let id = self.live().groups_len.load(Ordering::Relaxed);
         if id >= self.header.groups_capacity {
@@ -256,7 +285,11 @@ impl OwnSegment {
         Ok(id)
     }
 
+    /// Closes the segment; does nothing in a child of the process that made it.
     pub(crate) fn close(&self) {
+        if !self.is_own() {
+            return;
+        }
         let mut registry = self.registry();
         registry.closed = true;
         for (_, index) in registry.by_topic.drain() {

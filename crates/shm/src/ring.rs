@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use skopos_model::{MAX_STRUCTURED_BYTES, Origin, Timestamp};
 
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence, pause};
+use crate::sync::{AcquireLoad as _, AtomicI64, AtomicU32, AtomicU64, Ordering, fence, pause};
 
 /// Attempts of a reader that a writer lapped between two loads. Each retry needs a whole ring of
 /// publishes within nanoseconds; the bound ensures that even a hostile segment cannot hold a reader for
@@ -48,7 +48,7 @@ pub(crate) struct VertexHead {
     /// Number of samples whose time was before `checked_at` and was replaced by it.
     pub(crate) clamped: AtomicU64,
     /// Always zero.
-    pub(crate) reserved: [u64; 2],
+    pub(crate) reserved: [AtomicU64; 2],
 }
 
 /// One sample in the ring.
@@ -136,6 +136,10 @@ pub(crate) enum SlotState<T> {
     Lapped,
     /// The vertex was unregistered.
     Gone,
+    /// Writers overwrote it again and again while it was read.
+    Busy,
+    /// The memory is not what a publisher writes: the vertex counts a sample that is not there.
+    Damaged,
 }
 
 /// The outcome of a publish.
@@ -378,13 +382,13 @@ impl RawVertex<'_> {
     #[inline]
     pub(crate) fn read(&self, owner: u64, ticket: u64) -> SlotState<RawSample> {
         // SYNC: pairs with the Release store in `adopt`.
-        if self.head.owner.load(Ordering::Acquire) != owner {
+        if self.head.owner.load_acquire() != owner {
             return SlotState::Gone;
         }
         let slot = self.slot(ticket);
         let whole = 2 * ticket + 2;
         // SYNC: pairs with the Release store of the even mark in `store_slot`.
-        let before = slot.mark.load(Ordering::Acquire);
+        let before = slot.mark.load_acquire();
         let sample = self.load_own(ticket);
         // SYNC: pairs with the Release fences in `store_slot` and `abandon`.
         fence(Ordering::Acquire);
@@ -400,11 +404,21 @@ impl RawVertex<'_> {
         }
     }
 
+    /// Reads sample `ticket`, which the vertex counts as stored.
+    #[inline]
+    pub(crate) fn read_stored(&self, owner: u64, ticket: u64) -> SlotState<RawSample> {
+        match self.read(owner, ticket) {
+            // A writer counts a sample only when it is complete.
+            SlotState::Absent => SlotState::Damaged,
+            other => other,
+        }
+    }
+
     /// Returns the number of samples that were ever stored: the ticket of the next one.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         // SYNC: pairs with the Release store of `head` in `publish_locked`.
-        self.head.head.load(Ordering::Acquire).min(MAX_COUNT)
+        self.head.head.load_acquire().min(MAX_COUNT)
     }
 
     /// Returns true if the ring has a sample of this ticket or a later one, or if the vertex is gone. Two
@@ -412,14 +426,14 @@ impl RawVertex<'_> {
     #[inline]
     pub(crate) fn has_news(&self, owner: u64, ticket: u64) -> bool {
         // SYNC: pairs with the Release store in `adopt`.
-        self.head.owner.load(Ordering::Acquire) != owner || self.count() > ticket
+        self.head.owner.load_acquire() != owner || self.count() > ticket
     }
 
     /// Returns the time of the last poll of the source.
     #[inline]
     pub(crate) fn checked_at(&self) -> i64 {
         // SYNC: pairs with the Release store of `checked_at` in `publish_locked`.
-        self.head.checked_at.load(Ordering::Acquire)
+        self.head.checked_at.load_acquire()
     }
 
     /// Returns the tickets that the ring may still hold after `count` samples. A walk back ends at the
@@ -442,30 +456,45 @@ impl RawVertex<'_> {
                     _ => SlotState::Absent,
                 };
             };
-            match self.read(owner, ticket) {
+            match self.read_stored(owner, ticket) {
                 SlotState::Whole(sample) => {
                     return SlotState::Whole((sample, checked_at.max(sample.time)));
                 }
                 SlotState::Gone => return SlotState::Gone,
-                // Lapped between two loads, or the vertex was just adopted: try again.
-                SlotState::Lapped | SlotState::Absent => {}
+                SlotState::Damaged => return SlotState::Damaged,
+                // Lapped between two loads: try again.
+                _ => {}
             }
         }
-        SlotState::Lapped
+        SlotState::Busy
     }
 
     /// Returns the newest sample whose time is not after `time`: the value that held then. `Lapped` if
     /// the ring no longer reaches back that far.
     #[inline]
     pub(crate) fn as_of(&self, owner: u64, time: i64) -> SlotState<RawSample> {
-        let reach = self.reach(self.count());
-        if reach.is_empty() && self.read(owner, 0) == SlotState::Gone {
-            return SlotState::Gone;
+        for _ in 0..READ_ATTEMPTS {
+            let reach = self.reach(self.count());
+            if reach.is_empty() && self.read(owner, 0) == SlotState::Gone {
+                return SlotState::Gone;
+            }
+            match self.as_of_within(owner, time, reach) {
+                // The newest one was lapped, so there are newer ones.
+                SlotState::Busy => {}
+                other => return other,
+            }
         }
+        SlotState::Busy
+    }
+
+    #[inline]
+    fn as_of_within(&self, owner: u64, time: i64, reach: Range<u64>) -> SlotState<RawSample> {
+        let newest = reach.end.saturating_sub(1);
         for ticket in reach.clone().rev() {
-            match self.read(owner, ticket) {
+            match self.read_stored(owner, ticket) {
                 SlotState::Whole(sample) if sample.time <= time => return SlotState::Whole(sample),
-                SlotState::Whole(_) | SlotState::Absent => {}
+                SlotState::Whole(_) => {}
+                SlotState::Lapped if ticket == newest => return SlotState::Busy,
                 other => return other,
             }
         }

@@ -14,8 +14,9 @@ use crate::flags::Flags;
 use crate::header::{Header, Refusal};
 use crate::layout::{HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW};
 use crate::map::Mapping;
+use crate::process::Watched;
 use crate::ring::{Place, RawVertex};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AcquireLoad as _, AtomicU32, Ordering};
 use crate::sys;
 
 /// A segment, mapped for reading. Cheap to clone.
@@ -27,9 +28,12 @@ pub struct Segment {
 pub(crate) struct Shared {
     pub(crate) map: Mapping,
     flags: Option<Flags>,
-    file: File,
+    pub(crate) file: File,
     path: PathBuf,
     pub(crate) header: Header,
+    publisher: Watched,
+    /// Number of entries for which the file had memory at the last look.
+    pub(crate) reserved_entries: AtomicU32,
 }
 
 /// The description of a vertex in the directory.
@@ -90,10 +94,13 @@ impl Segment {
         })?;
         let Header { flags_id, directory_capacity, created_at, .. } = header;
         let flags = Flags::find(flags_id, directory_capacity, created_at, meta.uid());
-        let shared = Shared { map, flags, file, path: path.into(), header };
+        let publisher = Watched::find(&header.publisher);
+        let reserved_entries = AtomicU32::new(0);
+        let path = path.into();
+        let shared = Shared { map, flags, file, path, header, publisher, reserved_entries };
         let segment = Self { shared: Arc::new(shared) };
         // SYNC: pairs with the Release store in `Builder::make_files`.
-        if segment.live().state.load(Ordering::Acquire) == STATE_NEW {
+        if segment.live().state.load_acquire() == STATE_NEW {
             return Err(not_a_segment("its publisher has not finished it"));
         }
         Ok(segment)
@@ -123,7 +130,7 @@ impl Segment {
 
     /// Returns the publisher's process id, in its own namespace.
     pub fn pid(&self) -> u32 {
-        self.shared.header.pid
+        self.shared.header.publisher.pid
     }
 
     /// Returns the time at which the segment was made.
@@ -137,12 +144,16 @@ impl Segment {
             || self.path() == other.path() && self.shared.header == other.shared.header
     }
 
-    /// Returns true while the publisher lives and has not closed the segment. One system call.
+    /// Returns true while the publisher lives and has not closed the segment. Two system calls.
+    ///
+    /// A publisher in another namespace of process ids counts as alive as long as it, or a child that it
+    /// forked, has the segment's file open.
     pub fn is_alive(&self) -> bool {
         // SYNC: pairs with the Release store in `OwnSegment::close`.
-        self.live().state.load(Ordering::Acquire) != STATE_CLOSED
+        self.live().state.load_acquire() != STATE_CLOSED
             // An error means a kernel without such locks: trust the state.
             && sys::is_locked(&self.shared.file).unwrap_or(true)
+            && !self.shared.publisher.has_ended()
     }
 
     /// Returns the time since the publisher's last heartbeat. It grows if a living publisher is stuck.
@@ -160,7 +171,7 @@ impl Segment {
     #[inline]
     pub fn directory_version(&self) -> u64 {
         // SYNC: pairs with the Release in `OwnSegment::directory_changed`.
-        self.live().directory_version.load(Ordering::Acquire)
+        self.live().directory_version.load_acquire()
     }
 
     #[inline]

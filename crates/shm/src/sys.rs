@@ -123,9 +123,8 @@ impl Sleep for Futex {
             tv_sec: self.timeout.as_secs().min(i64::MAX as u64) as libc::time_t,
             tv_nsec: self.timeout.subsec_nanos().into(),
         };
-        // SAFETY: `word` is a mapped, aligned u32 and `timeout` outlives the call. The result is
-        // ignored: after a wake-up, a changed word, a signal or a timeout the caller checks again.
-        unsafe {
+        // SAFETY: `word` is a mapped, aligned u32 and `timeout` outlives the call.
+        let result = unsafe {
             libc::syscall(
                 libc::SYS_futex,
                 word.as_ptr(),
@@ -134,6 +133,9 @@ impl Sleep for Futex {
                 &raw const timeout,
             )
         };
+        if !has_slept(result) {
+            std::thread::sleep(self.timeout.min(Naps::SHORTEST));
+        }
     }
 
     fn wake(&self, word: &AtomicU32) {
@@ -142,11 +144,39 @@ impl Sleep for Futex {
     }
 }
 
+/// Returns true if a call slept, or had a reason not to: the word had changed, or a signal came. A filter of system
+/// calls makes a call return another error at once, and a caller that tried again would never rest.
+fn has_slept(result: libc::c_long) -> bool {
+    let reason = || io::Error::last_os_error().raw_os_error();
+    result != -1 || matches!(reason(), Some(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT))
+}
+
+/// The naps of a waiter whom nobody can wake. They grow while nothing comes, so that waiting for long costs little.
+#[derive(Debug)]
+pub(crate) struct Naps(Duration);
+
+impl Naps {
+    /// Length of the first nap: a thousandth of the usual interval.
+    pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
+    /// Length of the longest nap: fifty naps a second take a thousandth of a core.
+    const LONGEST: Duration = Duration::from_millis(20);
+
+    pub(crate) fn new() -> Self {
+        Self(Self::SHORTEST)
+    }
+
+    /// Sleeps, for at most `longest`.
+    pub(crate) fn take(&mut self, longest: Duration) {
+        std::thread::sleep(self.0.min(longest));
+        self.0 = (self.0 * 2).min(Self::LONGEST);
+    }
+}
+
 /// The greatest number of words that one call can sleep on: the kernel's `FUTEX_WAITV_MAX`.
 pub(crate) const MAX_WORDS: usize = 128;
 
 /// Sleeps until one of the `words` no longer holds the value beside it or is woken, for at most
-/// `timeout`. Returns false without sleeping if the kernel (before 5.16) cannot do this.
+/// `timeout`. Returns false without sleeping if the kernel (before 5.16) or a filter of system calls refuses.
 pub(crate) fn sleep_on_any(words: &[(&AtomicU32, u32)], timeout: Duration) -> bool {
     /// `struct futex_waitv` of `linux/futex.h`.
     #[repr(C)]
@@ -185,6 +215,5 @@ pub(crate) fn sleep_on_any(words: &[(&AtomicU32, u32)], timeout: Duration) -> bo
             libc::CLOCK_MONOTONIC,
         )
     };
-    // After a wake-up, a changed word, a signal or a timeout the caller checks again.
-    result != -1 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
+    has_slept(result)
 }

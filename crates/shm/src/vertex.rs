@@ -1,6 +1,7 @@
 //! Reads of one vertex: the latest value, a range of time, the value that held at a time.
 
 use std::fmt;
+use std::mem::offset_of;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use skopos_model::{Sample, Scalar, Structured, Timestamp, Topic, Value, ValueTyp
 
 use crate::error::Error;
 use crate::flags::{MARK_FOLLOWED, MARK_READ};
-use crate::ring::{Place, RawSample, RawVertex, SlotState};
+use crate::ring::{Place, RawSample, RawVertex, SlotState, VertexHead};
 use crate::segment::{Segment, VertexInfo};
 use crate::sys;
 
@@ -89,6 +90,11 @@ impl Vertex {
         &self.segment
     }
 
+    /// Returns the place of the word `owner` in the segment's file.
+    pub(crate) fn owner_offset(&self) -> u64 {
+        self.place.offset + offset_of!(VertexHead, owner) as u64
+    }
+
     #[inline]
     pub(crate) fn index(&self) -> u32 {
         self.index
@@ -144,18 +150,31 @@ impl Vertex {
         let raw = self.raw();
         for _ in 0..STRUCTURED_ATTEMPTS {
             match raw.latest(self.owner) {
-                SlotState::Whole((sample, checked_at)) => {
-                    if let Some(sample) = self.decode(&raw, &sample) {
+                SlotState::Whole((sample, checked_at)) => match self.decode(&raw, &sample) {
+                    SlotState::Whole(sample) => {
                         let checked_at = Timestamp::from_nanos(checked_at);
                         return Ok(Box::new(Reading { sample, checked_at }));
                     }
-                }
+                    // Its bytes were overwritten: there is a newer one.
+                    SlotState::Lapped => {}
+                    other => return Err(Box::new(self.failed(&other))),
+                },
                 SlotState::Absent => return Err(Box::new(Error::Empty(self.topic().clone()))),
-                SlotState::Gone => return Err(Box::new(Error::Gone(self.topic().clone()))),
-                SlotState::Lapped => break,
+                other => return Err(Box::new(self.failed(&other))),
             }
         }
         Err(Box::new(Error::Busy(self.topic().clone())))
+    }
+
+    /// Returns the error of a read that found no sample.
+    #[cold]
+    fn failed<T>(&self, state: &SlotState<T>) -> Error {
+        let topic = self.topic().clone();
+        match state {
+            SlotState::Gone => Error::Gone(topic),
+            SlotState::Damaged => Error::Damaged(topic),
+            _ => Error::Busy(topic),
+        }
     }
 
     /// Tells the publisher that a reader follows this vertex and needs it polled at the publisher's highest
@@ -174,7 +193,7 @@ impl Vertex {
     /// Returns the samples with a time in `range`, oldest first, as far as the ring reaches back.
     ///
     /// # Errors
-    /// [`Error::Gone`].
+    /// [`Error::Gone`]; [`Error::Damaged`].
     pub fn range(&self, range: RangeInclusive<Timestamp>) -> Result<Range, Error> {
         self.segment.mark(self.index, MARK_READ);
         let raw = self.raw();
@@ -184,14 +203,13 @@ impl Vertex {
         }
         let (mut samples, mut complete) = (Vec::new(), reach.start == 0);
         for ticket in reach.rev() {
-            let sample = match raw.read(self.owner, ticket) {
+            let sample = match raw.read_stored(self.owner, ticket) {
                 SlotState::Whole(sample) => sample,
-                SlotState::Gone => return Err(Error::Gone(self.topic().clone())),
-                SlotState::Absent => continue,
                 SlotState::Lapped => {
                     complete = false;
                     break;
                 }
+                other => return Err(self.failed(&other)),
             };
             let time = Timestamp::from_nanos(sample.time);
             if time < *range.start() {
@@ -200,11 +218,12 @@ impl Vertex {
             }
             if time <= *range.end() {
                 match self.decode(&raw, &sample) {
-                    Some(sample) => samples.push(sample),
-                    None => {
+                    SlotState::Whole(sample) => samples.push(sample),
+                    SlotState::Lapped => {
                         complete = false;
                         break;
                     }
+                    other => return Err(self.failed(&other)),
                 }
             }
         }
@@ -215,19 +234,22 @@ impl Vertex {
     /// Returns the sample that held at `time`, or `None` before the first sample.
     ///
     /// # Errors
-    /// [`Error::Busy`] if the ring no longer reaches back that far; [`Error::Gone`].
+    /// [`Error::TooOld`] if the ring no longer reaches back that far; [`Error::Busy`] if writers outrun this
+    /// reader again and again; [`Error::Gone`]; [`Error::Damaged`].
     #[inline]
     pub fn as_of(&self, time: Timestamp) -> Result<Option<Sample>, Error> {
         self.segment.mark(self.index, MARK_READ);
         let raw = self.raw();
-        match raw.as_of(self.owner, time.as_nanos()) {
-            SlotState::Whole(sample) => match self.decode(&raw, &sample) {
-                Some(sample) => Ok(Some(sample)),
-                None => Err(Error::Busy(self.topic().clone())),
-            },
-            SlotState::Absent => Ok(None),
-            SlotState::Lapped => Err(Error::Busy(self.topic().clone())),
-            SlotState::Gone => Err(Error::Gone(self.topic().clone())),
+        let found = match raw.as_of(self.owner, time.as_nanos()) {
+            SlotState::Whole(sample) => self.decode(&raw, &sample),
+            SlotState::Absent => return Ok(None),
+            SlotState::Lapped => SlotState::Lapped,
+            other => return Err(self.failed(&other)),
+        };
+        match found {
+            SlotState::Whole(sample) => Ok(Some(sample)),
+            SlotState::Lapped => Err(Error::TooOld { topic: self.topic().clone(), time }),
+            other => Err(self.failed(&other)),
         }
     }
 
@@ -242,42 +264,47 @@ impl Vertex {
         self.raw().has_news(self.owner, ticket)
     }
 
+    /// Reads a sample of which [`has_news`](Self::has_news) told.
     #[inline]
-    pub(crate) fn read(&self, ticket: u64) -> SlotState<Sample> {
+    pub(crate) fn read(&self, ticket: u64) -> Result<SlotState<Sample>, Error> {
         let raw = self.raw();
-        match raw.read(self.owner, ticket) {
-            // Complete, but not published until `head` is raised. A writer that dies in between leaves
-            // the previous sample as the latest, and no reader may have seen a newer sample.
-            SlotState::Whole(_) if ticket >= raw.count() => SlotState::Absent,
-            SlotState::Whole(sample) => {
-                self.decode(&raw, &sample).map_or(SlotState::Lapped, SlotState::Whole)
-            }
-            SlotState::Absent => SlotState::Absent,
-            SlotState::Lapped => SlotState::Lapped,
-            SlotState::Gone => SlotState::Gone,
+        let found = match raw.read_stored(self.owner, ticket) {
+            SlotState::Whole(sample) => self.decode(&raw, &sample),
+            SlotState::Lapped => return Ok(SlotState::Lapped),
+            other => return Err(self.failed(&other)),
+        };
+        match found {
+            SlotState::Damaged => Err(self.failed(&found)),
+            found => Ok(found),
         }
     }
 
-    /// Decodes a sample; `None` if the bytes of a structured value were overwritten or are invalid.
+    /// Decodes a sample. It is lapped if the bytes of a structured value were overwritten.
     #[inline]
-    fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> Option<Sample> {
+    fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> SlotState<Sample> {
         let structured = self.info.value_type == ValueType::Structured;
         let value = match Scalar::from_bits(self.info.value_type, sample.bits) {
             Some(scalar) => Value::from(scalar),
-            None => Value::Structured(decode_structured(raw, sample)?),
+            None => match decode_structured(raw, sample) {
+                SlotState::Whole(structured) => Value::Structured(structured),
+                SlotState::Lapped => return SlotState::Lapped,
+                _ => return SlotState::Damaged,
+            },
         };
         let time = Timestamp::from_nanos(sample.time);
-        Some(Sample { time, value, origin: sample.meta.origin(structured) })
+        SlotState::Whole(Sample { time, value, origin: sample.meta.origin(structured) })
     }
 }
 
 #[cold]
-fn decode_structured(raw: &RawVertex<'_>, sample: &RawSample) -> Option<Structured> {
+fn decode_structured(raw: &RawVertex<'_>, sample: &RawSample) -> SlotState<Structured> {
     let mut bytes = Vec::new();
     if !raw.copy_bytes(sample, &mut bytes) {
-        return None;
+        return SlotState::Lapped;
     }
-    Structured::from_json(std::str::from_utf8(&bytes).ok()?).ok()
+    let text = std::str::from_utf8(&bytes).ok();
+    let value = text.and_then(|text| Structured::from_json(text).ok());
+    value.map_or(SlotState::Damaged, SlotState::Whole)
 }
 
 impl fmt::Debug for Vertex {

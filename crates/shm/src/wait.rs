@@ -6,7 +6,7 @@
 //! wakes the sleepers. A waiter that dies leaves a raised flag behind, which costs the writer one
 //! wake-up.
 
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AcquireLoad as _, AtomicU32, Ordering, fence};
 
 /// The two words of one thing that readers can wait for.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ impl Bell<'_> {
     /// the data once more, and sleeps.
     pub(crate) fn raise(&self) -> u32 {
         // SYNC: pairs with the Release in `ring`.
-        let seen = self.epoch.load(Ordering::Acquire);
+        let seen = self.epoch.load_acquire();
         self.flag.store(1, Ordering::Relaxed);
         seen
     }

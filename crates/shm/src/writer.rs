@@ -55,7 +55,7 @@ impl VertexWriter {
     ///
     /// # Errors
     /// [`Error::WrongType`]; [`Error::Gone`] after the vertex is unregistered; [`Error::NeedsTick`] for a
-    /// vertex of a group.
+    /// vertex of a group; [`Error::Forked`] in a child of the publisher.
     #[inline]
     pub fn publish(&self, value: impl Into<Scalar>) -> Result<Published, Error> {
         self.publish_at(sys::now(), value)
@@ -75,7 +75,7 @@ impl VertexWriter {
         let value = value.into();
         self.alone()?;
         self.put(time, value.value_type(), Payload::Bits(value.to_bits()), Origin::Measured)
-            .inspect(|_| self.ring())
+            .inspect(|done| self.ring(*done))
     }
 
     /// Publishes any sample, also a structured, predicted or unknown one.
@@ -84,16 +84,24 @@ impl VertexWriter {
     /// The errors of [`publish`](Self::publish).
     pub fn publish_sample(&self, sample: &Sample) -> Result<Published, Error> {
         self.alone()?;
-        self.put_value(sample.time, &sample.value, sample.origin).inspect(|_| self.ring())
+        self.put_value(sample.time, &sample.value, sample.origin).inspect(|done| self.ring(*done))
     }
 
     /// Records that the source was polled at `time` and had not changed. Costs less than publishing the same
     /// value again, and wakes no reader.
     ///
     /// # Errors
-    /// [`Error::Gone`] after the vertex is unregistered.
+    /// [`Error::Gone`] after the vertex is unregistered; [`Error::NeedsTick`] for a vertex of a group, which
+    /// [`Tick::check`] takes; [`Error::Forked`] in a child of the publisher.
     #[inline]
     pub fn check_at(&self, time: Timestamp) -> Result<(), Error> {
+        self.alone()?;
+        self.check(time)
+    }
+
+    #[inline]
+    fn check(&self, time: Timestamp) -> Result<(), Error> {
+        self.segment.check_own()?;
         let vertex = self.segment.vertex(&self.place);
         vertex.check(self.owner, time).ok_or_else(|| Error::Gone(self.topic.clone()))
     }
@@ -109,9 +117,12 @@ impl VertexWriter {
         if self.group == 0 { Ok(()) } else { Err(Error::NeedsTick(self.topic.clone())) }
     }
 
+    /// Wakes the readers that wait for a sample; an unchanged value is none.
     #[inline]
-    fn ring(&self) {
-        self.segment.ring(self.index, self.segment.vertex(&self.place).head);
+    fn ring(&self, done: Published) {
+        if done == Published::Stored {
+            self.segment.ring(self.index, self.segment.vertex(&self.place).head);
+        }
     }
 
     fn put_value(
@@ -144,6 +155,7 @@ impl VertexWriter {
             let (topic, wanted) = (self.topic.clone(), self.value_type);
             return Err(Error::WrongType { topic, wanted, found });
         }
+        self.segment.check_own()?;
         let vertex = self.segment.vertex(&self.place);
         vertex
             .publish(self.owner, time, payload, origin)
@@ -162,6 +174,8 @@ impl fmt::Debug for VertexWriter {
 pub struct Group {
     segment: Arc<OwnSegment>,
     id: u32,
+    /// Time of the last tick, complete or not, ns.
+    last: i64,
     /// Vertices whose waiters are woken at the end of the tick; kept for its allocation.
     touched: Vec<VertexWriterId>,
     /// The text of the current structured value; kept for its allocation.
@@ -177,7 +191,7 @@ struct VertexWriterId {
 
 impl Group {
     pub(crate) fn new(segment: &Arc<OwnSegment>, id: u32) -> Self {
-        Self { segment: Arc::clone(segment), id, touched: Vec::new(), text: String::new() }
+        Self { segment: Arc::clone(segment), id, last: 0, touched: Vec::new(), text: String::new() }
     }
 
     /// Registers a vertex of this group.
@@ -189,17 +203,20 @@ impl Group {
     }
 
     /// Starts a tick. All its samples carry one time: `time`, or just after the previous tick's if that is
-    /// later. Readers can take the tick as one snapshot.
+    /// later. Readers can take the tick as one snapshot once it is [committed](Tick::commit).
     pub fn tick(&mut self, time: Timestamp) -> Tick<'_> {
-        let last = self.segment.group(self.id).tick_time.load(Ordering::Relaxed);
-        let time = Timestamp::from_nanos(time.as_nanos().max(last.saturating_add(1)));
+        self.last = time.as_nanos().max(self.last.saturating_add(1));
         self.touched.clear();
-        Tick { group: self, time }
+        Tick { time: Timestamp::from_nanos(self.last), group: self }
     }
 }
 
-/// One tick of a group. It is complete when dropped.
+/// One tick of a group, complete with [`commit`](Self::commit).
+///
+/// A tick that is dropped without it, because an error ended it half-way, is passed over by snapshots. What it
+/// published is still the latest value of each vertex, and the next tick has a later time.
 #[derive(Debug)]
+#[must_use = "a tick that is not committed is passed over by snapshots"]
 pub struct Tick<'a> {
     group: &'a mut Group,
     time: Timestamp,
@@ -281,6 +298,30 @@ impl Tick<'_> {
         Ok(self.touch(vertex, done))
     }
 
+    /// Records that the source was polled in this tick and had not changed.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]; [`Error::SnapshotGroup`]; [`Error::Forked`].
+    #[inline]
+    pub fn check(&self, vertex: &VertexWriter) -> Result<(), Error> {
+        self.own(vertex)?;
+        vertex.check(self.time)
+    }
+
+    /// Completes the tick: snapshots have its samples from now on. Reports, too, that this process lives.
+    pub fn commit(self) {
+        let segment = &self.group.segment;
+        if !segment.is_own() {
+            return;
+        }
+        let shared = segment.group(self.group.id);
+        shared.ticks.fetch_add(1, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire load in `snapshot`: a reader that sees this time sees every
+        // sample of the tick.
+        shared.tick_time.store(self.time.as_nanos(), Ordering::Release);
+        segment.heartbeat();
+    }
+
     #[inline]
     fn own(&self, vertex: &VertexWriter) -> Result<(), Error> {
         let own = vertex.is_of(&self.group.segment) && vertex.group == self.group.id;
@@ -289,8 +330,10 @@ impl Tick<'_> {
 
     #[inline]
     fn touch(&mut self, vertex: &VertexWriter, done: Published) -> Published {
-        let (index, place) = (vertex.index, vertex.place);
-        self.group.touched.push(VertexWriterId { index, place });
+        if done == Published::Stored {
+            let (index, place) = (vertex.index, vertex.place);
+            self.group.touched.push(VertexWriterId { index, place });
+        }
         done
     }
 }
@@ -298,12 +341,6 @@ impl Tick<'_> {
 impl Drop for Tick<'_> {
     fn drop(&mut self) {
         let segment = &self.group.segment;
-        let shared = segment.group(self.group.id);
-        shared.ticks.fetch_add(1, Ordering::Relaxed);
-        // SYNC: pairs with the Acquire load in `Snapshot`: a reader that sees this time sees every
-        // sample of the tick.
-        shared.tick_time.store(self.time.as_nanos(), Ordering::Release);
-        segment.heartbeat();
         let touched = self.group.touched.iter();
         segment.ring_all(touched.map(|t| (t.index, segment.vertex(&t.place).head)));
     }

@@ -8,6 +8,7 @@ mod crash;
 mod crash_child;
 mod crash_reader;
 mod foreign;
+mod forks;
 mod hostile;
 mod mutations;
 mod full;
