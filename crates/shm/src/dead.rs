@@ -24,12 +24,14 @@ pub(crate) fn remove_dead(dir: &Path, _lock: &DirLock) -> Result<u32, Error> {
             continue;
         };
         let segment = Segment::open(&path);
-        let is_alive = match &segment {
-            Ok(segment) => segment.is_alive(),
+        let is_held = match &segment {
+            // A publisher that is closing its segment removes the file by itself. If it were removed here as well, a
+            // new one could get the name in between, and the old publisher would remove that.
+            Ok(segment) => segment.is_held(),
             // Of another layout, or damaged: the lock means the same in all of them.
             Err(_) => sys::is_locked(&file).map_err(Error::io(&path, "cannot query its lock"))?,
         };
-        if !is_alive {
+        if !is_held {
             if let Ok(segment) = segment {
                 close(&segment, &file);
             }

@@ -150,10 +150,13 @@ impl Segment {
     /// forked, has the segment's file open.
     pub fn is_alive(&self) -> bool {
         // SYNC: pairs with the Release store in `OwnSegment::close`.
-        self.live().state.load_acquire() != STATE_CLOSED
-            // An error means a kernel without such locks: trust the state.
-            && sys::is_locked(&self.shared.file).unwrap_or(true)
-            && !self.shared.publisher.has_ended()
+        self.live().state.load_acquire() != STATE_CLOSED && self.is_held()
+    }
+
+    /// Returns true while the publisher lives, also if it is closing the segment and will remove the file.
+    pub(crate) fn is_held(&self) -> bool {
+        // An error means a kernel without such locks: trust the rest.
+        sys::is_locked(&self.shared.file).unwrap_or(true) && !self.shared.publisher.has_ended()
     }
 
     /// Returns the time since the publisher's last heartbeat. It grows if a living publisher is stuck.
