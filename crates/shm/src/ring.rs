@@ -421,12 +421,18 @@ impl RawVertex<'_> {
         self.head.head.load_acquire().min(MAX_COUNT)
     }
 
-    /// Returns true if the ring has a sample of this ticket or a later one, or if the vertex is gone. Two
+    /// Returns true if the ring has a sample of this ticket or a later one; false if the vertex is gone. Two
     /// loads, for a reader of many vertices of which few have new samples.
     #[inline]
     pub(crate) fn has_news(&self, owner: u64, ticket: u64) -> bool {
+        !self.is_gone(owner) && self.count() > ticket
+    }
+
+    /// Returns true if the vertex was unregistered.
+    #[inline]
+    pub(crate) fn is_gone(&self, owner: u64) -> bool {
         // SYNC: pairs with the Release store in `adopt`.
-        self.head.owner.load_acquire() != owner || self.count() > ticket
+        self.head.owner.load_acquire() != owner
     }
 
     /// Returns the time of the last poll of the source.

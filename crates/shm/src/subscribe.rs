@@ -55,7 +55,8 @@ impl Subscription {
         &self.vertex
     }
 
-    /// Returns true if [`try_next`](Self::try_next) would return an event or an error.
+    /// Returns true if [`try_next`](Self::try_next) would return an event. A vertex that is gone has none;
+    /// [`Vertex::is_gone`] tells.
     #[inline]
     pub fn has_next(&self) -> bool {
         self.announce();
@@ -63,12 +64,18 @@ impl Subscription {
     }
 
     /// Returns the time of the last poll of the source since the sample that was taken last; `None` if the
-    /// vertex has a newer sample, which that poll may have yielded.
+    /// vertex has a newer sample, which that poll may have yielded, or if it is gone.
     #[inline]
     pub fn checked_at(&self) -> Option<Timestamp> {
         // The time is read first: a sample that existed at that time is then seen.
         let checked_at = self.vertex.raw().checked_at();
-        (!self.vertex.has_news(self.next)).then(|| Timestamp::from_nanos(checked_at))
+        (!self.is_due()).then(|| Timestamp::from_nanos(checked_at))
+    }
+
+    /// Returns true if [`try_next`](Self::try_next) would return an event or an error.
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.vertex.is_gone() || self.vertex.has_news(self.next)
     }
 
     /// Returns the next event, if there is one. Never waits.
@@ -78,7 +85,7 @@ impl Subscription {
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Delivery>, Error> {
         self.announce();
-        if !self.vertex.has_news(self.next) {
+        if !self.is_due() {
             return Ok(None);
         }
         match self.vertex.read(self.next)? {
@@ -114,7 +121,7 @@ impl Subscription {
             if left.is_zero() || looked.elapsed() >= LONGEST_SLEEP {
                 looked = Instant::now();
                 // A publisher that was killed wakes nobody. What it stored before is delivered first.
-                if !self.vertex.segment().is_alive() && !self.vertex.has_news(self.next) {
+                if !self.vertex.segment().is_alive() && !self.is_due() {
                     return Err(Error::Gone(self.vertex.topic().clone()));
                 }
             }
@@ -124,7 +131,7 @@ impl Subscription {
             let vertex = &self.vertex;
             let flag = vertex.segment().flag(Some(vertex.index()));
             let epoch = &vertex.raw().head.epoch;
-            sleep_once(flag, epoch, (left, &mut naps), || vertex.has_news(self.next));
+            sleep_once(flag, epoch, (left, &mut naps), || self.is_due());
         }
     }
 }

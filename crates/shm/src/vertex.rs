@@ -264,6 +264,12 @@ impl Vertex {
         self.raw().has_news(self.owner, ticket)
     }
 
+    /// Returns true once the vertex is unregistered: every read is an error from then on. One load.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.raw().is_gone(self.owner)
+    }
+
     /// Reads a sample of which [`has_news`](Self::has_news) told.
     #[inline]
     pub(crate) fn read(&self, ticket: u64) -> Result<SlotState<Sample>, Error> {

@@ -341,6 +341,10 @@ impl Tick<'_> {
 impl Drop for Tick<'_> {
     fn drop(&mut self) {
         let segment = &self.group.segment;
+        // In a child that was forked inside of a tick, the tick is the parent's.
+        if !segment.is_own() {
+            return;
+        }
         let touched = self.group.touched.iter();
         segment.ring_all(touched.map(|t| (t.index, segment.vertex(&t.place).head)));
     }

@@ -4,7 +4,7 @@ use std::process::exit;
 use std::time::Duration;
 
 use skopos_model::ValueType;
-use skopos_shm::{Error, Publisher, Segment};
+use skopos_shm::{Error, Host, Publisher, Segment};
 
 use crate::support::{
     Kill, at, child_dir, die_with_parent, eventually, must_end, publisher, runtime_dir, spec,
@@ -103,6 +103,34 @@ fn a_child_changes_nothing_of_its_parents_segment() {
         is_well && !own.join("child.seg").exists()
     });
     assert_eq!(wait_for(child), 0);
+}
+
+/// A child that was forked inside of a tick has the tick too, and ended it.
+#[test]
+fn a_child_that_is_forked_inside_of_a_tick_wakes_no_reader() {
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "parent");
+    let mut group = publisher.group("g").expect("room");
+    let member = group.register(spec("test/member", ValueType::U64)).expect("room");
+    let mut tick = group.tick(at(1));
+    tick.publish(&member, 1u64).expect("its own");
+    let epoch = || {
+        let bytes = std::fs::read(publisher.path()).expect("readable");
+        u32::from_le_bytes(bytes[260..264].try_into().expect("four bytes"))
+    };
+    let host = Host::open_dirs(vec![dir.path().to_owned()]).expect("ours");
+    // A waiter whose time is over leaves its flag up.
+    assert!(!host.wait(Duration::from_millis(1), || false));
+    let before = epoch();
+    let child = fork(|| {
+        // SAFETY: the child never uses the parent's copy again, which it leaves without running its destructor.
+        drop(unsafe { std::ptr::read(&raw const tick) });
+        true
+    });
+    assert_eq!(wait_for(child), 0);
+    assert_eq!(epoch(), before, "the child woke the readers of its parent");
+    tick.commit();
+    assert_eq!(epoch(), before + 1);
 }
 
 /// The process whose child outlives it.
