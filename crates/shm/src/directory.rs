@@ -59,8 +59,6 @@ impl Segment {
         if registered.place.offset < self.shared.header.heap_offset {
             return None;
         }
-        // Check once that the place lies in the mapping: `Segment::raw` relies on it.
-        self.shared.map.vertex(&registered.place)?;
         let Registered { version, place, value_type, kind, unit, topic, group, registered_at } =
             registered;
         let index = u32::try_from(index).ok()?;
@@ -73,7 +71,7 @@ impl Segment {
             slots: place.slots,
             registered_at,
         };
-        Some(Vertex::new(self.clone(), info, group, index, place, entry::owner(index, version)))
+        Vertex::new(self.clone(), info, (index, group), place, entry::owner(index, version))
     }
 
     fn group_name(&self, id: u32) -> Option<String> {

@@ -125,6 +125,19 @@ pub enum Error {
     /// Writers overwrote the vertex faster than this reader could read it.
     #[error("the vertex `{0}` is written faster than it can be read")]
     Busy(Topic),
+    /// The source of the vertex was polled too long ago.
+    #[error("the vertex `{topic}` is {age:?} old, and at most {max_age:?} was asked for")]
+    Stale {
+        /// The vertex.
+        topic: Topic,
+        /// The time since the last poll.
+        age: std::time::Duration,
+        /// The greatest age that was asked for.
+        max_age: std::time::Duration,
+    },
+    /// The publisher says that the value is unknown.
+    #[error("the value of `{0}` is unknown: its publisher could not measure it")]
+    Unknown(Topic),
     /// The value has another type than the vertex.
     #[error("the vertex `{topic}` holds {wanted}, not {found}")]
     WrongType {

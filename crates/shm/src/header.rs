@@ -22,6 +22,8 @@ pub(crate) struct Header {
     pub(crate) name: String,
     pub(crate) node: String,
     pub(crate) flags_id: i32,
+    /// True if waiters make the fence that the publisher leaves out.
+    pub(crate) is_quick: bool,
 }
 
 /// The reason for which bytes are not a header.
@@ -66,6 +68,7 @@ impl Header {
         put(112, self.name.as_bytes());
         put(176, self.node.as_bytes());
         put(240, &self.flags_id.to_le_bytes());
+        put(244, &u32::from(self.is_quick).to_le_bytes());
         put(248, &self.publisher.pid_namespace.to_le_bytes());
         bytes
     }
@@ -104,6 +107,7 @@ impl Header {
             name: name_at(bytes, 112, u32_at(bytes, 104))?,
             node: name_at(bytes, 176, u32_at(bytes, 108))?,
             flags_id: u32_at(bytes, 240).cast_signed(),
+            is_quick: u32_at(bytes, 244) != 0,
         };
         header.check(file_len)?;
         Ok(header)

@@ -11,7 +11,7 @@ use crate::segment::Segment;
 use crate::subscribe::{LONGEST_SLEEP, wait_for_any};
 use crate::sys::{MAX_WORDS, Naps, sleep_on_any};
 use crate::vertex::Vertex;
-use crate::wait::{Bell, settle};
+use crate::wait::Bell;
 
 /// The live segments of the runtime directories.
 #[derive(Debug)]
@@ -164,6 +164,62 @@ impl Host {
             .ok_or_else(|| Error::NoVertex(topic.clone()))
     }
 
+    /// Returns the vertex of `topic`, which may lack the name of the node: `mem/available_bytes` finds
+    /// `n01/mem/available_bytes` on node `n01`. A whole topic comes first, then the oldest segment.
+    ///
+    /// # Errors
+    /// [`Error::NoVertex`]; [`Error::Model`] if `topic` is not a topic.
+    pub fn lookup(&self, topic: &str) -> Result<Vertex, Error> {
+        let whole: Topic = topic.parse()?;
+        if let Ok(vertex) = self.find(&whole) {
+            return Ok(vertex);
+        }
+        let below = |segment: &Segment| {
+            let topic = format!("{}/{topic}", segment.node()).parse().ok()?;
+            segment.find(&topic).ok()
+        };
+        self.segments.iter().find_map(below).ok_or(Error::NoVertex(whole))
+    }
+
+    /// Returns the vertex that [`lookup`](Self::lookup) finds, also if its publisher starts or registers it within
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// The errors of [`lookup`](Self::lookup) and [`refresh`](Self::refresh).
+    pub fn wait_for(&mut self, topic: &str, timeout: Duration) -> Result<Vertex, Error> {
+        let mut found = self.lookup(topic);
+        let is_missing = |found: &Result<Vertex, Error>| matches!(found, Err(Error::NoVertex(_)));
+        if is_missing(&found) {
+            self.wait_and_look(timeout, |host| {
+                found = host.lookup(topic);
+                !is_missing(&found)
+            })?;
+        }
+        found
+    }
+
+    /// Like [`wait`](Self::wait), and looks for new publishers and dead ones meanwhile, ten times a second.
+    ///
+    /// # Errors
+    /// The errors of [`refresh`](Self::refresh).
+    pub fn wait_and_look(
+        &mut self,
+        timeout: Duration,
+        mut ready: impl FnMut(&Self) -> bool,
+    ) -> Result<bool, Error> {
+        let started = Instant::now();
+        loop {
+            self.refresh()?;
+            let left = timeout.saturating_sub(started.elapsed());
+            if self.wait(left.min(LONGEST_SLEEP), || ready(self)) {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Returns the vertices that `pattern` selects, sorted by topic; one for each topic, chosen as by
     /// [`find`](Self::find).
     pub fn select(&self, pattern: &TopicPattern) -> Vec<Vertex> {
@@ -227,7 +283,7 @@ fn wait_for_one_of(
         return ready();
     };
     let words: Vec<_> = bells.iter().map(|bell| (bell.epoch, bell.raise())).collect();
-    settle();
+    Segment::announce(segments);
     if ready() {
         return true;
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::dead::remove_dead;
 use crate::error::Error;
-use crate::flags::{Flags, MARK_FOLLOWED, MARK_READ, NO_FLAGS};
+use crate::flags::{Flags, Marks, NO_FLAGS};
 use crate::header::Header;
 use crate::layout::{
     ENTRY_BYTES, GROUP_BYTES, HEADER_BYTES, MAX_FILE_BYTES, MAX_NAME_BYTES, STATE_NEW, STATE_READY,
@@ -18,7 +18,7 @@ use crate::own_segment::{OwnSegment, reserve};
 use crate::process::{Identity, Maker};
 use crate::segment::Segment;
 use crate::spec::VertexSpec;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU8, Ordering};
 use crate::writer::{Group, VertexWriter};
 use crate::{dir, sys};
 
@@ -159,6 +159,7 @@ impl Builder {
             name: self.name.clone(),
             node: self.node.clone(),
             flags_id: NO_FLAGS,
+            is_quick: sys::take_part_in_barriers(),
         })
     }
 }
@@ -256,7 +257,7 @@ impl Publisher {
     pub fn has_interest(&self) -> bool {
         let entries = self.segment.live().directory_len.load(Ordering::Relaxed);
         let Some(flags) = &self.segment.flags else { return false };
-        let marked = |index| flags.marks(index).is_some_and(|m| m.load(Ordering::Relaxed) != 0);
+        let marked = |index| flags.marks(index).is_some_and(Marks::are_set);
         (0..entries).any(marked)
     }
 
@@ -267,11 +268,14 @@ impl Publisher {
             return Interest::default();
         }
         let marks = self.segment.flags.as_ref().and_then(|flags| flags.marks(vertex.index()));
-        let Some(marks) = marks.filter(|marks| marks.load(Ordering::Relaxed) != 0) else {
+        let Some(marks) = marks.filter(|marks| marks.are_set()) else {
             return Interest::default();
         };
-        let marks = marks.swap(0, Ordering::Relaxed);
-        Interest { read: marks & MARK_READ != 0, followed: marks & MARK_FOLLOWED != 0 }
+        let take = |mark: &AtomicU8| mark.swap(0, Ordering::Relaxed) != 0;
+        let interest = Interest { read: take(&marks.read), followed: take(&marks.followed) };
+        // The marks come first: a reader that marks the vertex in between does it again.
+        vertex.head().interest.fetch_add(1, Ordering::Relaxed);
+        interest
     }
 
     /// Reports that this process is alive and works. A tick does this by itself.

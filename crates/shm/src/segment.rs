@@ -15,9 +15,9 @@ use crate::header::{Header, Refusal};
 use crate::layout::{HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW};
 use crate::map::Mapping;
 use crate::process::Watched;
-use crate::ring::{Place, RawVertex};
 use crate::sync::{AcquireLoad as _, AtomicU32, Ordering};
 use crate::sys;
+use crate::wait::settle;
 
 /// A segment, mapped for reading. Cheap to clone.
 #[derive(Clone)]
@@ -27,7 +27,9 @@ pub struct Segment {
 
 pub(crate) struct Shared {
     pub(crate) map: Mapping,
-    flags: Option<Flags>,
+    pub(crate) flags: Option<Flags>,
+    /// False if this process cannot make the fence that the publisher leaves out.
+    can_wait: bool,
     pub(crate) file: File,
     path: PathBuf,
     pub(crate) header: Header,
@@ -92,12 +94,14 @@ impl Segment {
             Refusal::Version(found) => Error::LayoutVersion { path: path.into(), found },
             Refusal::Damaged(why) => not_a_segment(&why),
         })?;
-        let Header { flags_id, directory_capacity, created_at, .. } = header;
+        let Header { flags_id, directory_capacity, created_at, is_quick, .. } = header;
+        let can_wait = !is_quick || sys::has_barriers();
         let flags = Flags::find(flags_id, directory_capacity, created_at, meta.uid());
         let publisher = Watched::find(&header.publisher);
         let reserved_entries = AtomicU32::new(0);
         let path = path.into();
-        let shared = Shared { map, flags, file, path, header, publisher, reserved_entries };
+        let shared =
+            Shared { map, flags, can_wait, file, path, header, publisher, reserved_entries };
         let segment = Self { shared: Arc::new(shared) };
         // SYNC: pairs with the Release store in `Builder::make_files`.
         if segment.live().state.load_acquire() == STATE_NEW {
@@ -177,23 +181,21 @@ impl Segment {
         self.live().directory_version.load_acquire()
     }
 
-    #[inline]
-    pub(crate) fn raw(&self, place: &Place) -> RawVertex<'_> {
-        self.shared.map.vertex(place).unwrap_or_else(|| unreachable!("checked by `vertex_at`"))
-    }
-
     /// Returns the flag of waiters for entry `index`, or for any vertex if `None`. There is no flag if the
-    /// publisher has no page of flags, lives in another IPC namespace, or is dead.
+    /// publisher has no page of flags, lives in another IPC namespace, or is dead, and if this process cannot
+    /// [`announce`](Self::announce) its wait.
     #[inline]
     pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
-        self.shared.flags.as_ref()?.flag(index)
+        self.shared.flags.as_ref().filter(|_| self.shared.can_wait)?.flag(index)
     }
 
-    /// Marks entry `index` as read.
-    #[inline]
-    pub(crate) fn mark(&self, index: u32, mark: u32) {
-        if let Some(flags) = &self.shared.flags {
-            flags.mark(index, mark);
+    /// Ensures that the publishers of `segments` see a flag that was raised before, or this process sees what was
+    /// published before: the waiter's part of [`settle`], and the part of those publishers that leave it to waiters.
+    pub(crate) fn announce(segments: &[Self]) {
+        settle();
+        if segments.iter().any(|segment| segment.shared.header.is_quick) {
+            // It worked when the segment was opened. If it fails now, a wake-up can come late by one sleep.
+            sys::barrier();
         }
     }
 }

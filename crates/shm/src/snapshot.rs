@@ -31,7 +31,7 @@ pub fn snapshot(vertices: &[Vertex]) -> Result<Snapshot, Error> {
         return Ok(Snapshot { time: Timestamp::default(), samples: Vec::new() });
     };
     let together = |v: &&Vertex| {
-        v.group != 0 && v.group == first.group && v.segment().is_same(first.segment())
+        v.group() != 0 && v.group() == first.group() && v.segment().is_same(first.segment())
     };
     if let Some(stranger) = vertices.iter().find(|v| !together(v)) {
         return Err(Error::SnapshotGroup(stranger.topic().clone()));
@@ -39,7 +39,7 @@ pub fn snapshot(vertices: &[Vertex]) -> Result<Snapshot, Error> {
     let shared = &first.segment().shared;
     let group = shared
         .map
-        .group(shared.header.groups_offset, first.group)
+        .group(shared.header.groups_offset, first.group())
         .ok_or_else(|| Error::SnapshotGroup(first.topic().clone()))?;
     let mut busy = None;
     for _ in 0..ATTEMPTS {

@@ -68,14 +68,14 @@ impl Subscription {
     #[inline]
     pub fn checked_at(&self) -> Option<Timestamp> {
         // The time is read first: a sample that existed at that time is then seen.
-        let checked_at = self.vertex.raw().checked_at();
+        let checked_at = self.vertex.raw().checked().time;
         (!self.is_due()).then(|| Timestamp::from_nanos(checked_at))
     }
 
     /// Returns true if [`try_next`](Self::try_next) would return an event or an error.
     #[inline]
     fn is_due(&self) -> bool {
-        self.vertex.is_gone() || self.vertex.has_news(self.next)
+        self.vertex.is_due(self.next)
     }
 
     /// Returns the next event, if there is one. Never waits.
@@ -128,10 +128,9 @@ impl Subscription {
             if left.is_zero() {
                 return Ok(None);
             }
-            let vertex = &self.vertex;
-            let flag = vertex.segment().flag(Some(vertex.index()));
-            let epoch = &vertex.raw().head.epoch;
-            sleep_once(flag, epoch, (left, &mut naps), || self.is_due());
+            let (segment, index) = (self.vertex.segment(), Some(self.vertex.index()));
+            let epoch = &self.vertex.raw().head.epoch;
+            sleep_once(segment, (index, epoch), (left, &mut naps), || self.is_due());
         }
     }
 }
@@ -160,7 +159,7 @@ pub(crate) fn wait_for_any(
     (timeout, naps): (Duration, &mut Naps),
     ready: impl FnMut() -> bool,
 ) -> bool {
-    sleep_once(segment.flag(None), &segment.live().epoch, (timeout, naps), ready)
+    sleep_once(segment, (None, &segment.live().epoch), (timeout, naps), ready)
 }
 
 /// The longest single sleep. A process that may raise a flag can lower it as well, and then no wake-up
@@ -168,14 +167,19 @@ pub(crate) fn wait_for_any(
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 fn sleep_once(
-    flag: Option<&AtomicU32>,
-    epoch: &AtomicU32,
+    segment: &Segment,
+    (index, epoch): (Option<u32>, &AtomicU32),
     (timeout, naps): (Duration, &mut Naps),
     mut ready: impl FnMut() -> bool,
 ) -> bool {
-    match flag {
+    match segment.flag(index) {
         Some(flag) => {
-            Bell { flag, epoch }.wait(&Futex { timeout: timeout.min(LONGEST_SLEEP) }, ready)
+            let futex = Futex { timeout: timeout.min(LONGEST_SLEEP) };
+            Bell { flag, epoch }.wait(
+                &futex,
+                || Segment::announce(std::slice::from_ref(segment)),
+                ready,
+            )
         }
         None => {
             naps.take(timeout);

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::time::Duration;
 
 use crate::sync::AtomicU32;
@@ -65,7 +65,8 @@ pub(crate) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
 
 /// Releases the pages of the running program from memory: pages that only the start needed stay away, pages
 /// that are still in use come back from the page cache, at a fault of a microsecond for sixteen pages.
-/// For a daemon that has to be small; other programs gain nothing.
+/// For a daemon that has to be small; other programs gain nothing, so the documentation leaves it out.
+#[doc(hidden)]
 pub fn release_program_pages() {
     unsafe extern "C" {
         static __executable_start: u8;
@@ -84,6 +85,46 @@ pub fn release_program_pages() {
         // the program's memory stays as it was.
         unsafe { libc::madvise(first as *mut libc::c_void, last - first, libc::MADV_DONTNEED) };
     }
+}
+
+/// The command by which a waiter makes the publishers' processors pass a fence (Linux 4.16).
+const BARRIER: libc::c_int = 1 << 1;
+/// The command by which a publisher's process takes part in that.
+const TAKE_PART: libc::c_int = 1 << 2;
+
+/// Registers this process as one whose processors pass a fence when a waiter calls [`barrier`]. Returns false if the
+/// kernel has no such call, or a filter of system calls refuses it.
+pub(crate) fn take_part_in_barriers() -> bool {
+    // Miri has no such call, and explores the protocol with a fence.
+    !cfg!(miri) && membarrier(TAKE_PART) == 0
+}
+
+/// Makes each processor that runs a registered process pass a full fence. Returns false if it cannot.
+pub(crate) fn barrier() -> bool {
+    membarrier(BARRIER) == 0
+}
+
+/// Returns true if this process may call [`barrier`]. The answer is kept.
+pub(crate) fn has_barriers() -> bool {
+    use std::sync::OnceLock;
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(barrier)
+}
+
+fn membarrier(command: libc::c_int) -> libc::c_long {
+    // SAFETY: takes numbers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0) }
+}
+
+/// Makes a descriptor of events, which does not block.
+pub(crate) fn event() -> io::Result<File> {
+    // SAFETY: takes numbers and touches no memory of ours.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call made this descriptor, and nothing else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Returns the effective user id of this process.

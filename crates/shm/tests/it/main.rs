@@ -4,6 +4,7 @@
 
 mod support;
 
+mod ages;
 mod crash;
 mod crash_child;
 mod crash_reader;
@@ -15,6 +16,7 @@ mod full;
 mod owners;
 mod publishers;
 mod snapshots;
+mod typed;
 mod host;
 mod memory;
 mod waiting;

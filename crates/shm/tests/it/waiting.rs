@@ -9,7 +9,8 @@ use skopos_model::{Value, ValueType};
 use skopos_shm::{Delivery, Error, Host, Publisher, Segment, Vertex, VertexWriter};
 
 use crate::support::{
-    Kill, PATIENCE, at, child_dir, must_end, publisher, runtime_dir, spec, this_binary, topic,
+    Kill, PATIENCE, at, child_dir, must_end, publisher, runtime_dir, skipped, spec, this_binary,
+    topic,
 };
 
 fn one(dir: &tempfile::TempDir) -> (Publisher, VertexWriter, Vertex) {
@@ -250,6 +251,89 @@ fn a_wait_whose_system_call_is_refused_rests() {
     let dir = runtime_dir();
     let status = this_binary("waiting::wait_under_a_filter", dir.path()).status();
     assert!(status.expect("this binary runs").success());
+}
+
+#[test]
+#[ignore = "a child process of the test below"]
+fn wait_without_membarrier() {
+    let Some(dir) = child_dir() else { return };
+    let publisher = publisher(&dir, "a");
+    let mut writer = publisher.writer::<u64>("test/a").expect("room");
+    let bytes = std::fs::read(publisher.path()).expect("readable");
+    if bytes[244] == 0 {
+        skipped("wait_without_membarrier", "the kernel has no membarrier");
+        return;
+    }
+    refuse(libc::SYS_membarrier, libc::EPERM);
+    let host = Host::open_dirs(vec![dir.clone()]).expect("ours");
+    let mut cursor = host.find(&topic("test/a")).expect("registered").subscribe();
+    let before = processor_time();
+    assert!(cursor.next_timeout(Duration::from_secs(1)).expect("registered").is_none());
+    let spent = processor_time() - before;
+    assert!(spent < Duration::from_millis(100), "it took {spent:?} of a second");
+    let mut flag_is_up = true;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            writer.publish(1).expect("registered");
+        });
+        assert_eq!(number(cursor.next_timeout(PATIENCE).expect("registered")), Some(1));
+        // The epoch counts wake-ups: a waiter without the fence must not rely on one.
+        let bytes = std::fs::read(publisher.path()).expect("readable");
+        flag_is_up = bytes[260..264] != [0; 4];
+    });
+    assert!(!flag_is_up, "it raised a flag without the fence");
+}
+
+/// A waiter that cannot make the fence that the publisher leaves out could miss a wake-up.
+#[test]
+fn a_waiter_without_membarrier_polls() {
+    let dir = runtime_dir();
+    let status = this_binary("waiting::wait_without_membarrier", dir.path()).status();
+    assert!(status.expect("this binary runs").success());
+}
+
+/// Publishes between a waiter's last look and its sleep are the ones whose wake-ups get lost.
+#[test]
+fn no_publish_without_a_fence_is_slept_through() {
+    const ROUNDS: u64 = 3000;
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "quick");
+    let mut writer = publisher.writer::<u64>("test/a").expect("room");
+    let vertex = Segment::open(publisher.path()).expect("sound").find(&topic("test/a"));
+    let vertex = vertex.expect("registered");
+    let seen = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let slept = must_end("a reader and a writer in turns", move || {
+        let waiter = {
+            let (mut cursor, seen) = (vertex.subscribe(), Arc::clone(&seen));
+            std::thread::spawn(move || {
+                let mut slept = 0u64;
+                for n in 1..=ROUNDS {
+                    let started = Instant::now();
+                    let found = number(cursor.next_timeout(PATIENCE).expect("registered"));
+                    assert_eq!(found, Some(n));
+                    // A wake-up that is lost is made up for after the longest sleep.
+                    slept += u64::from(started.elapsed() >= Duration::from_millis(100));
+                    seen.store(n, std::sync::atomic::Ordering::Release);
+                }
+                slept
+            })
+        };
+        for n in 1..=ROUNDS {
+            while seen.load(std::sync::atomic::Ordering::Acquire) < n - 1 {
+                std::hint::spin_loop();
+            }
+            // The waiter is anywhere between its look and its sleep.
+            for _ in 0..n % 512 {
+                std::hint::spin_loop();
+            }
+            writer.publish(n).expect("registered");
+        }
+        waiter.join().expect("no panic")
+    });
+    println!("{slept} of {ROUNDS} rounds took a whole sleep");
+    // A busy machine delays some.
+    assert!(slept < ROUNDS / 10, "{slept} wake-ups of {ROUNDS} were lost");
 }
 
 #[test]
