@@ -47,6 +47,7 @@ fn fill(publisher: &Publisher) -> Result<(), Error> {
         let mut tick = group.tick(time);
         tick.publish(&left, n as u64)?;
         tick.publish(&right, -n)?;
+        tick.commit();
     }
     Ok(())
 }

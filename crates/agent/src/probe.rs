@@ -71,13 +71,13 @@ impl Probe {
         let mut sink = SegmentSink::new(tick, &mut self.facts, &self.node, &mut self.yielded);
         let sensor = &mut self.sensor;
         let poll = || sensor.poll(&mut Tick { monotonic: at, sink: &mut sink });
-        // A panic leaves two things unfinished: the sensor, which is not polled again, and the tick, each of whose
-        // facts is whole.
+        // A panic leaves two things unfinished: the sensor, which is not polled again, and the tick, which is not
+        // committed.
         let result = match catch_unwind(AssertUnwindSafe(poll)) {
             Ok(result) => result.map_err(PollError::Source),
             Err(_) => Err(PollError::Panicked),
         };
-        let (counts, refusal) = sink.finish();
+        let (counts, refusal) = sink.finish(result.is_ok());
         let spent = thread_time().saturating_sub(*started);
         *started += spent;
         PollOutcome { time, at, spent, counts, refusal, result }

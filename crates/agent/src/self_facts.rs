@@ -175,6 +175,7 @@ impl SelfFacts {
                 sink.set(id, value);
             }
         }
+        sink.finish(true);
     }
 }
 

@@ -93,8 +93,12 @@ impl<'a> SegmentSink<'a> {
         Self { tick, facts, node, yielded, counts: Counts::default(), refusal: None }
     }
 
-    /// Ends the tick. Returns its counts, and the first reason for which a fact was refused.
-    pub(crate) fn finish(self) -> (Counts, Option<String>) {
+    /// Ends the tick, and commits it if it `is_whole`. Returns its counts, and the first reason for which a fact was
+    /// refused.
+    pub(crate) fn finish(self, is_whole: bool) -> (Counts, Option<String>) {
+        if is_whole {
+            self.tick.commit();
+        }
         (self.counts, self.refusal)
     }
 

@@ -132,7 +132,7 @@ impl Pair {
         let (id, writer) = &self.fact;
         let mut tick = self.sensor.tick(now);
         tick.publish(writer, value)?;
-        drop(tick);
+        tick.commit();
         spent.publish.record(part(start));
 
         let start = Instant::now();

@@ -117,6 +117,49 @@ impl From<u64> for Scalar {
     }
 }
 
+/// Narrower numbers become the number of 64 bits that holds each of them.
+macro_rules! from_narrower {
+    ($($narrow:ty => $variant:ident),*) => {$(
+        impl From<$narrow> for Scalar {
+            #[inline]
+            fn from(v: $narrow) -> Self {
+                Self::$variant(v.into())
+            }
+        }
+    )*};
+}
+from_narrower!(f32 => F64, i8 => I64, i16 => I64, i32 => I64, u8 => U64, u16 => U64, u32 => U64, bool => U64);
+
+impl From<usize> for Scalar {
+    #[inline]
+    fn from(v: usize) -> Self {
+        // No machine has addresses of more than 64 bits.
+        Self::U64(v as u64)
+    }
+}
+
+impl From<isize> for Scalar {
+    #[inline]
+    fn from(v: isize) -> Self {
+        Self::I64(v as i64)
+    }
+}
+
+/// Converts a number; a structured value is not one.
+impl TryFrom<&Value> for Scalar {
+    type Error = ();
+
+    #[inline]
+    fn try_from(value: &Value) -> Result<Self, ()> {
+        match value {
+            Value::F64(v) => Ok(Self::F64(*v)),
+            Value::I64(v) => Ok(Self::I64(*v)),
+            Value::U64(v) => Ok(Self::U64(*v)),
+            Value::Structured(_) => Err(()),
+        }
+    }
+}
+
 /// The value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {

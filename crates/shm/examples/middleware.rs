@@ -91,7 +91,7 @@ fn history(device: &Vertex) -> Result<(), Error> {
     match device.as_of(before) {
         Ok(Some(sample)) => println!("  a second ago it was {}", sample.value),
         Ok(None) => println!("  a second ago it had no value"),
-        Err(Error::Busy(_)) => println!("  a second ago is out of memory's reach"),
+        Err(Error::TooOld { .. }) => println!("  a second ago is out of memory's reach"),
         Err(e) => return Err(e),
     }
     Ok(())

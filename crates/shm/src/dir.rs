@@ -140,33 +140,6 @@ impl DirLock {
     }
 }
 
-/// Removes the segments of dead publishers and incomplete files in `dir`. Returns the number of segments.
-/// The caller holds the directory's lock, so no process makes a segment meanwhile.
-pub(crate) fn remove_dead(dir: &Path, _lock: &DirLock) -> Result<u32, Error> {
-    let mut removed = 0;
-    for path in segment_files(dir)? {
-        let Ok(file) = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-            .open(&path)
-        else {
-            continue;
-        };
-        if !sys::is_locked(&file).map_err(Error::io(&path, "cannot query its lock"))? {
-            let _ = fs::remove_file(&path);
-            removed += 1;
-        }
-    }
-    for entry in fs::read_dir(dir).map_err(Error::io(dir, "cannot list it"))?.flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "new") {
-            let _ = fs::remove_file(path);
-        }
-    }
-    Ok(removed)
-}
-
 /// Removes the file at `path` if it is still `own`. If `own` was removed by hand, a new publisher may have
 /// taken its name.
 pub(crate) fn remove_own(path: &Path, own: &File) {

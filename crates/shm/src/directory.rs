@@ -1,20 +1,39 @@
 //! The directory of a segment: lookups that return vertices.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use skopos_model::Topic;
 
 use crate::entry::{self, Registered};
 use crate::error::Error;
-use crate::layout::Entry;
+use crate::layout::{ENTRY_BYTES, Entry};
 use crate::segment::{Segment, VertexInfo};
-use crate::sync::Ordering;
+use crate::sync::{AcquireLoad as _, Ordering};
 use crate::vertex::Vertex;
+
+/// The unit of a file's number of blocks, on every Linux file system.
+const BLOCK_BYTES: u64 = 512;
 
 impl Segment {
     fn entries(&self) -> &[Entry] {
         let header = &self.shared.header;
         // SYNC: pairs with the Release in `OwnSegment::register`.
-        let len = self.live().directory_len.load(Ordering::Acquire).min(header.directory_capacity);
+        let len = self.live().directory_len.load_acquire().min(header.directory_capacity);
+        let len = self.reserved_entries(len);
         self.shared.map.slice(header.directory_offset, len as usize).unwrap_or_default()
+    }
+
+    /// Returns `len`, or fewer entries if the file does not have the memory for so many: a publisher reserves it
+    /// before it counts an entry. Reading on would give memory to a file that has none, up to its whole length.
+    fn reserved_entries(&self, len: u32) -> u32 {
+        let known = self.shared.reserved_entries.load(Ordering::Relaxed);
+        if len <= known {
+            return len;
+        }
+        let bytes = self.shared.file.metadata().map_or(0, |about| about.blocks() * BLOCK_BYTES);
+        let entries = u32::try_from(bytes / ENTRY_BYTES as u64).unwrap_or(u32::MAX);
+        self.shared.reserved_entries.store(entries, Ordering::Relaxed);
+        len.min(entries)
     }
 
     /// Returns every vertex that is registered now.
@@ -40,8 +59,6 @@ impl Segment {
         if registered.place.offset < self.shared.header.heap_offset {
             return None;
         }
-        // Check once that the place lies in the mapping: `Segment::raw` relies on it.
-        self.shared.map.vertex(&registered.place)?;
         let Registered { version, place, value_type, kind, unit, topic, group, registered_at } =
             registered;
         let index = u32::try_from(index).ok()?;
@@ -54,13 +71,13 @@ impl Segment {
             slots: place.slots,
             registered_at,
         };
-        Some(Vertex::new(self.clone(), info, group, index, place, entry::owner(index, version)))
+        Vertex::new(self.clone(), info, (index, group), place, entry::owner(index, version))
     }
 
     fn group_name(&self, id: u32) -> Option<String> {
         let header = &self.shared.header;
         // SYNC: pairs with the Release store in `OwnSegment::add_group`.
-        let groups = self.live().groups_len.load(Ordering::Acquire).min(header.groups_capacity);
+        let groups = self.live().groups_len.load_acquire().min(header.groups_capacity);
         if id == 0 || id >= groups {
             return None;
         }

@@ -4,7 +4,7 @@ use skopos_model::{Kind, Timestamp, Topic, Unit, ValueType};
 
 use crate::layout::{ENTRY_REGISTERED, Entry, MAX_BYTE_RING_BYTES, MAX_SLOTS};
 use crate::ring::Place;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AcquireLoad as _, AtomicU64, Ordering, fence};
 
 /// Attempts of a reader at an entry that is being changed.
 const READ_ATTEMPTS: u32 = 1000;
@@ -65,7 +65,7 @@ pub(crate) fn read(entry: &Entry) -> Option<Registered> {
 /// Makes one attempt: `None` if the entry was being changed, `Some(None)` if it is free or invalid.
 pub(crate) fn read_once(entry: &Entry) -> Option<Option<Registered>> {
     // SYNC: pairs with the Release store of the version in `write`.
-    let version = entry.version.load(Ordering::Acquire);
+    let version = entry.version.load_acquire();
     let registered = decode(entry, version);
     // SYNC: pairs with the Release fence in `write`.
     fence(Ordering::Acquire);

@@ -49,6 +49,17 @@ pub enum Error {
         /// The time at which it created the segment.
         since: Timestamp,
     },
+    /// This process is a child of the one that made the segment.
+    #[error(
+        "the segment `{segment}` is of process {pid}, which forked this one: \
+         make a publisher after the fork, under a name of its own"
+    )]
+    Forked {
+        /// The segment's name.
+        segment: String,
+        /// The process id of its publisher.
+        pid: u32,
+    },
     /// The directory or file belongs to another user.
     #[error("{path}: belongs to user {found}, not to {wanted}")]
     Owner {
@@ -100,9 +111,33 @@ pub enum Error {
     /// The vertex has no sample yet.
     #[error("the vertex `{0}` has no sample yet")]
     Empty(Topic),
+    /// The ring of the vertex no longer reaches back to this time.
+    #[error("the memory of the vertex `{topic}` no longer reaches back to {time}")]
+    TooOld {
+        /// The vertex.
+        topic: Topic,
+        /// The time that was asked for.
+        time: Timestamp,
+    },
+    /// The memory of the vertex is not what a publisher writes.
+    #[error("the vertex `{0}` is damaged: it counts samples that are not there")]
+    Damaged(Topic),
     /// Writers overwrote the vertex faster than this reader could read it.
     #[error("the vertex `{0}` is written faster than it can be read")]
     Busy(Topic),
+    /// The source of the vertex was polled too long ago.
+    #[error("the vertex `{topic}` is {age:?} old, and at most {max_age:?} was asked for")]
+    Stale {
+        /// The vertex.
+        topic: Topic,
+        /// The time since the last poll.
+        age: std::time::Duration,
+        /// The greatest age that was asked for.
+        max_age: std::time::Duration,
+    },
+    /// The publisher says that the value is unknown.
+    #[error("the value of `{0}` is unknown: its publisher could not measure it")]
+    Unknown(Topic),
     /// The value has another type than the vertex.
     #[error("the vertex `{topic}` holds {wanted}, not {found}")]
     WrongType {

@@ -8,8 +8,8 @@
 //! of a second.
 
 use crate::layout::{FLAGS_ENTRIES_OFFSET, FLAGS_MAGIC, FLAGS_SEGMENT_OFFSET};
-use crate::map::Mapping;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::map::{Mapping, Pinned};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The flags of one segment.
 #[derive(Debug)]
@@ -18,14 +18,36 @@ pub(crate) struct Flags {
     entries: u32,
 }
 
-/// Bit of a vertex's marks: a reader read it.
-pub(crate) const MARK_READ: u32 = 1;
-/// Bit of a vertex's marks: a reader follows it and needs each change at once.
-pub(crate) const MARK_FOLLOWED: u32 = 2;
+/// The marks of a vertex, a byte each, so that a reader sets one by a plain store: it need not fetch the cache
+/// line first.
+#[repr(C, align(4))]
+#[derive(Debug)]
+pub(crate) struct Marks {
+    /// 1 if a reader read the vertex.
+    pub(crate) read: AtomicU8,
+    /// 1 if a reader follows it and needs each change at once.
+    pub(crate) followed: AtomicU8,
+    reserved: [AtomicU8; 2],
+}
+
+impl Marks {
+    /// Returns true if a mark is set.
+    #[inline]
+    pub(crate) fn are_set(&self) -> bool {
+        self.read.load(Ordering::Relaxed) | self.followed.load(Ordering::Relaxed) != 0
+    }
+}
 
 /// The `flags_id` in the header of a segment without a page of flags: the kernel has no System V memory,
 /// or all of it is in use. Its readers poll instead of sleeping.
 pub(crate) const NO_FLAGS: i32 = -1;
+
+fn flag_offset(index: Option<u32>) -> u64 {
+    match index {
+        None => FLAGS_SEGMENT_OFFSET as u64,
+        Some(index) => FLAGS_ENTRIES_OFFSET as u64 + 4 * u64::from(index),
+    }
+}
 
 fn bytes(entries: u32) -> usize {
     FLAGS_ENTRIES_OFFSET + 8 * entries as usize
@@ -57,27 +79,27 @@ impl Flags {
     /// Returns the flag of waiters for entry `index`, or for any vertex if `None`.
     #[inline]
     pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
-        self.map.at(match index {
-            None => FLAGS_SEGMENT_OFFSET as u64,
-            Some(index) => FLAGS_ENTRIES_OFFSET as u64 + 4 * u64::from(index),
-        })
+        self.map.at(flag_offset(index))
+    }
+
+    /// Returns a flag of waiters with its memory.
+    pub(crate) fn pin_flag(&self, index: Option<u32>) -> Option<Pinned<AtomicU32>> {
+        self.map.pin(flag_offset(index))
     }
 
     /// Returns the marks of entry `index`.
     #[inline]
-    pub(crate) fn marks(&self, index: u32) -> Option<&AtomicU32> {
-        let place = u64::from(self.entries) + u64::from(index);
-        self.map.at(FLAGS_ENTRIES_OFFSET as u64 + 4 * place)
+    pub(crate) fn marks(&self, index: u32) -> Option<&Marks> {
+        self.map.at(self.marks_offset(index))
     }
 
-    /// Marks entry `index` as read. Stores only if the bits are not set since the publisher last took
-    /// them: readers on many cores share the cache line.
-    #[inline]
-    pub(crate) fn mark(&self, index: u32, mark: u32) {
-        if let Some(marks) = self.marks(index)
-            && marks.load(Ordering::Relaxed) & mark != mark
-        {
-            marks.fetch_or(mark, Ordering::Relaxed);
-        }
+    /// Returns the marks of entry `index` with their memory.
+    pub(crate) fn pin_marks(&self, index: u32) -> Option<Pinned<Marks>> {
+        self.map.pin(self.marks_offset(index))
+    }
+
+    fn marks_offset(&self, index: u32) -> u64 {
+        let place = u64::from(self.entries) + u64::from(index);
+        FLAGS_ENTRIES_OFFSET as u64 + 4 * place
     }
 }

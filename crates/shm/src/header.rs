@@ -5,6 +5,7 @@ use crate::layout::{
     ENTRY_BYTES, FIXED_BYTES, GROUP_BYTES, HEADER_BYTES, LAYOUT_VERSION, MAGIC, MAX_FILE_BYTES,
     MAX_NAME_BYTES,
 };
+use crate::process::Identity;
 
 /// The fixed fields after their check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,14 +16,14 @@ pub(crate) struct Header {
     pub(crate) directory_offset: u64,
     pub(crate) directory_capacity: u32,
     pub(crate) heap_offset: u64,
-    pub(crate) boot_id: [u8; 16],
-    pub(crate) pid: u32,
+    pub(crate) publisher: Identity,
     pub(crate) uid: u32,
-    pub(crate) pid_start_ticks: u64,
     pub(crate) created_at: i64,
     pub(crate) name: String,
     pub(crate) node: String,
     pub(crate) flags_id: i32,
+    /// True if waiters make the fence that the publisher leaves out.
+    pub(crate) is_quick: bool,
 }
 
 /// The reason for which bytes are not a header.
@@ -57,16 +58,18 @@ impl Header {
         put(48, &self.directory_capacity.to_le_bytes());
         put(52, &(ENTRY_BYTES as u32).to_le_bytes());
         put(56, &self.heap_offset.to_le_bytes());
-        put(64, &self.boot_id);
-        put(80, &self.pid.to_le_bytes());
+        put(64, &self.publisher.boot_id);
+        put(80, &self.publisher.pid.to_le_bytes());
         put(84, &self.uid.to_le_bytes());
-        put(88, &self.pid_start_ticks.to_le_bytes());
+        put(88, &self.publisher.start_ticks.to_le_bytes());
         put(96, &self.created_at.to_le_bytes());
         put(104, &(self.name.len() as u32).to_le_bytes());
         put(108, &(self.node.len() as u32).to_le_bytes());
         put(112, self.name.as_bytes());
         put(176, self.node.as_bytes());
         put(240, &self.flags_id.to_le_bytes());
+        put(244, &u32::from(self.is_quick).to_le_bytes());
+        put(248, &self.publisher.pid_namespace.to_le_bytes());
         bytes
     }
 
@@ -93,14 +96,18 @@ impl Header {
             directory_offset: u64_at(bytes, 40),
             directory_capacity: u32_at(bytes, 48),
             heap_offset: u64_at(bytes, 56),
-            boot_id: std::array::from_fn(|i| bytes[64 + i]),
-            pid: u32_at(bytes, 80),
+            publisher: Identity {
+                boot_id: std::array::from_fn(|i| bytes[64 + i]),
+                pid: u32_at(bytes, 80),
+                pid_namespace: u64_at(bytes, 248),
+                start_ticks: u64_at(bytes, 88),
+            },
             uid: u32_at(bytes, 84),
-            pid_start_ticks: u64_at(bytes, 88),
             created_at: u64_at(bytes, 96).cast_signed(),
             name: name_at(bytes, 112, u32_at(bytes, 104))?,
             node: name_at(bytes, 176, u32_at(bytes, 108))?,
             flags_id: u32_at(bytes, 240).cast_signed(),
+            is_quick: u32_at(bytes, 244) != 0,
         };
         header.check(file_len)?;
         Ok(header)

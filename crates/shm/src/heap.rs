@@ -6,11 +6,16 @@ use loom::sync::Arc;
 use std::sync::Arc;
 
 use crate::layout::Entry;
-use crate::ring::{RawVertex, Slot, VertexHead};
+use crate::ring::{Moment, RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
 
 /// The owner of the vertex.
 pub(crate) const OWNER: u64 = 7;
+
+/// Returns a moment at which both clocks show the same.
+pub(crate) fn at(nanos: i64) -> Moment {
+    Moment { time: nanos, boottime: nanos }
+}
 
 /// A vertex on the heap.
 pub(crate) struct Heap {
@@ -30,7 +35,9 @@ impl Heap {
             epoch: AtomicU32::new(0),
             bytes_reserved: AtomicU64::new(0),
             clamped: AtomicU64::new(0),
-            reserved: [0; 2],
+            checked_boottime: AtomicI64::new(0),
+            interest: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
         };
         let slot = |_| Slot {
             mark: AtomicU64::new(0),

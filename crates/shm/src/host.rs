@@ -9,12 +9,9 @@ use crate::dir;
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::subscribe::{LONGEST_SLEEP, wait_for_any};
-use crate::sys::{MAX_WORDS, sleep_on_any};
+use crate::sys::{MAX_WORDS, Naps, sleep_on_any};
 use crate::vertex::Vertex;
-use crate::wait::{Bell, settle};
-
-/// Time between two polls if the kernel cannot sleep on all segments at once.
-const ROUND: Duration = Duration::from_millis(2);
+use crate::wait::Bell;
 
 /// The live segments of the runtime directories.
 #[derive(Debug)]
@@ -167,6 +164,62 @@ impl Host {
             .ok_or_else(|| Error::NoVertex(topic.clone()))
     }
 
+    /// Returns the vertex of `topic`, which may lack the name of the node: `mem/available_bytes` finds
+    /// `n01/mem/available_bytes` on node `n01`. A whole topic comes first, then the oldest segment.
+    ///
+    /// # Errors
+    /// [`Error::NoVertex`]; [`Error::Model`] if `topic` is not a topic.
+    pub fn lookup(&self, topic: &str) -> Result<Vertex, Error> {
+        let whole: Topic = topic.parse()?;
+        if let Ok(vertex) = self.find(&whole) {
+            return Ok(vertex);
+        }
+        let below = |segment: &Segment| {
+            let topic = format!("{}/{topic}", segment.node()).parse().ok()?;
+            segment.find(&topic).ok()
+        };
+        self.segments.iter().find_map(below).ok_or(Error::NoVertex(whole))
+    }
+
+    /// Returns the vertex that [`lookup`](Self::lookup) finds, also if its publisher starts or registers it within
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// The errors of [`lookup`](Self::lookup) and [`refresh`](Self::refresh).
+    pub fn wait_for(&mut self, topic: &str, timeout: Duration) -> Result<Vertex, Error> {
+        let mut found = self.lookup(topic);
+        let is_missing = |found: &Result<Vertex, Error>| matches!(found, Err(Error::NoVertex(_)));
+        if is_missing(&found) {
+            self.wait_and_look(timeout, |host| {
+                found = host.lookup(topic);
+                !is_missing(&found)
+            })?;
+        }
+        found
+    }
+
+    /// Like [`wait`](Self::wait), and looks for new publishers and dead ones meanwhile, ten times a second.
+    ///
+    /// # Errors
+    /// The errors of [`refresh`](Self::refresh).
+    pub fn wait_and_look(
+        &mut self,
+        timeout: Duration,
+        mut ready: impl FnMut(&Self) -> bool,
+    ) -> Result<bool, Error> {
+        let started = Instant::now();
+        loop {
+            self.refresh()?;
+            let left = timeout.saturating_sub(started.elapsed());
+            if self.wait(left.min(LONGEST_SLEEP), || ready(self)) {
+                return Ok(true);
+            }
+            if left.is_zero() {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Returns the vertices that `pattern` selects, sorted by topic; one for each topic, chosen as by
     /// [`find`](Self::find).
     pub fn select(&self, pattern: &TopicPattern) -> Vec<Vertex> {
@@ -185,7 +238,7 @@ impl Host {
     /// Sleeps until `ready` returns true or `timeout` passes; calls `ready` whenever anything is published,
     /// registered or unregistered. Returns the last result of `ready`.
     pub fn wait(&self, timeout: Duration, mut ready: impl FnMut() -> bool) -> bool {
-        let started = Instant::now();
+        let (started, mut naps) = (Instant::now(), Naps::new());
         loop {
             let left = timeout.saturating_sub(started.elapsed());
             if left.is_zero() {
@@ -193,18 +246,19 @@ impl Host {
             }
             match self.segments.as_slice() {
                 [] => {
-                    std::thread::sleep(left.min(ROUND));
+                    // Nothing can be published.
+                    std::thread::sleep(left.min(LONGEST_SLEEP));
                     if ready() {
                         return true;
                     }
                 }
                 [only] => {
-                    if wait_for_any(only, left, &mut ready) {
+                    if wait_for_any(only, (left, &mut naps), &mut ready) {
                         return true;
                     }
                 }
                 several => {
-                    if wait_for_one_of(several, left.min(LONGEST_SLEEP), &mut ready) {
+                    if wait_for_one_of(several, (left.min(LONGEST_SLEEP), &mut naps), &mut ready) {
                         return true;
                     }
                 }
@@ -217,7 +271,7 @@ impl Host {
 /// without a reason.
 fn wait_for_one_of(
     segments: &[Segment],
-    timeout: Duration,
+    (timeout, naps): (Duration, &mut Naps),
     mut ready: impl FnMut() -> bool,
 ) -> bool {
     let bell =
@@ -225,16 +279,16 @@ fn wait_for_one_of(
     let bells: Option<Vec<Bell<'_>>> = segments.iter().map(bell).collect();
     let Some(bells) = bells.filter(|bells| bells.len() <= MAX_WORDS) else {
         // One of these publishers cannot wake waiters.
-        std::thread::sleep(timeout.min(ROUND));
+        naps.take(timeout);
         return ready();
     };
     let words: Vec<_> = bells.iter().map(|bell| (bell.epoch, bell.raise())).collect();
-    settle();
+    Segment::announce(segments);
     if ready() {
         return true;
     }
     if !sleep_on_any(&words, timeout) {
-        std::thread::sleep(timeout.min(ROUND));
+        naps.take(timeout);
     }
     ready()
 }

@@ -36,6 +36,8 @@
 //! | 112 | u8×64 | `name` | the segment's name, ASCII |
 //! | 176 | u8×64 | `node` | the node's name, ASCII |
 //! | 240 | i32 | `flags_id` | System V id of the page of flags; -1 without a page |
+//! | 244 | u32 | `is_quick` | 1: the publisher makes no full fence between a publish and its look at the flags, and a waiter calls `membarrier` instead |
+//! | 248 | u64 | `pid_namespace` | inode of `/proc/self/ns/pid` of the publisher; 0 if not known |
 //! | 256 | u32 | `state` | 0 under construction, 1 ready, 2 closed |
 //! | 260 | u32 | `epoch` | futex word of waiters for any vertex |
 //! | 264 | u64 | `directory_version` | raised by each register and unregister |
@@ -48,7 +50,12 @@
 //!
 //! The publisher holds an exclusive open-file-description lock (`F_OFD_SETLK`, `l_len = 0`) on the
 //! file while it lives. The kernel releases the lock when the process ends for any reason, so a segment
-//! without a lock is dead; pid, start time and boot id identify its publisher.
+//! without a lock is dead. To query the lock, call `fcntl(F_OFD_GETLK)` for a *shared* lock (`F_RDLCK`,
+//! `l_len = 0`): `F_UNLCK` in the answer means that nobody holds it. A child that the publisher forked
+//! has the open file too and keeps the lock after its parent's end. So a segment is alive only if the
+//! lock is held **and** its process runs: a reader whose namespace of process ids is `pid_namespace` checks
+//! that process `pid` exists and that its start time is `pid_start_ticks`. A reader in another
+//! namespace has the lock alone.
 //!
 //! **Group**, 128 bytes each: facts that are measured together. Group 0 is not used.
 //!
@@ -88,6 +95,8 @@
 //! | 28 | u32 | `epoch` | futex word of waiters for this vertex |
 //! | 32 | u64 | `bytes_reserved` | end of the byte ring's last record, counted from the first byte ever written |
 //! | 40 | u64 | `clamped` | number of samples whose time was before `checked_at` and was replaced by it |
+//! | 48 | i64 | `checked_boottime` | the moment of `checked_at` on `CLOCK_BOOTTIME`, ns, by which ages are computed; negative before the machine started, 0 if not known |
+//! | 56 | u32 | `interest` | raised by the publisher when it takes the marks of readers: a reader marks the vertex once for each value |
 //! | 64 + 32 i | | slot i | sample `t` lies in slot `t mod slots` |
 //! | + 0 | u64 | `mark` | `2t + 2` when sample `t` is complete; odd while a sample is being written |
 //! | + 8 | i64 | `time` | UNIX time, ns |
@@ -101,7 +110,17 @@
 //! **To read the latest value:** read `checked_at`; read `head`; if it is 0, the vertex has no sample.
 //! Let `t = head - 1`; read the slot's `mark`, then its fields, then `mark` again: if both are `2t + 2`
 //! the sample is complete, else start over. On machines that reorder loads, put an acquire barrier
-//! after each of these reads. Check that `owner` has the value that follows from the entry.
+//! after each of these reads. Check that `owner` has the value that follows from the entry. The value was
+//! fresh at the later of `checked_at` and the sample's time: the writer stores `head` first. Its age is the
+//! time on `CLOCK_BOOTTIME` since `checked_boottime`, which no step of the clock changes.
+//!
+//! **To follow:** keep the number `t` of the next sample, from `head` on. While `head > t`, read slot
+//! `t mod slots` as above. If its `mark` is greater than `2t + 2` before or after, the reader was lapped: go
+//! on at the greater of `head - slots` and `t + 1`, and count the samples in between as lost.
+//!
+//! **To take a snapshot of a group:** read `tick_time`, then an acquire barrier. In each vertex, walk back
+//! from `head - 1` to the first sample whose time is not after `tick_time`: that is the value of the tick. If
+//! a slot on the way is lapped, read `tick_time` again and start over.
 //!
 //! # The page of flags
 //!
@@ -114,11 +133,21 @@
 //! | 8 | i64 | `made_at` | `created_at` of its segment |
 //! | 64 | u32 | | flag: a waiter for any vertex raises it |
 //! | 128 + 4 i | u32 | | flag: a waiter for the vertex of entry i raises it |
-//! | 128 + 4 (`directory_capacity` + i) | u32 | | marks of entry i: bit 0 a reader read it, bit 1 a reader follows it. Readers set the bits, the publisher clears them when it takes them; both are hints |
+//! | 128 + 4 (`directory_capacity` + i) | u8×4 | | marks of entry i: byte 0 is 1 if a reader read it, byte 1 if a reader follows it. Readers store 1, the publisher takes both by storing 0; they are hints |
 //!
-//! **To wait:** read the futex word (`epoch` of the vertex or the header), store 1 to the flag, check
-//! once more for a new sample, and call `futex(FUTEX_WAIT)` on the word with the value that was read.
-//! The writer clears the flag, raises the word and wakes all waiters.
+//! **To wait:**
+//!
+//! 1. Read the futex word (`epoch` of the vertex or the header), then an acquire barrier.
+//! 2. Store 1 to the flag.
+//! 3. A full fence (`atomic_thread_fence(memory_order_seq_cst)`). If `is_quick` is 1, call
+//!    `membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED)` as well; if that fails, poll instead of sleeping.
+//! 4. Check once more for a new sample, and for `owner`.
+//! 5. `futex(FUTEX_WAIT)` on the word with the value that was read, without `FUTEX_PRIVATE_FLAG`, for at most
+//!    100 ms: another reader can lower the flag. Then start over. If the call fails with anything but
+//!    `EAGAIN`, `EINTR` and `ETIMEDOUT`, poll.
+//!
+//! The writer clears the flag, raises the word and wakes all waiters. A publisher that is killed wakes no reader: query the
+//! lock every 100 ms.
 
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
 
@@ -138,6 +167,8 @@ pub(crate) const HEADER_BYTES: usize = 4096;
 pub(crate) const FIXED_BYTES: usize = 256;
 /// Offset of the part of the header that changes.
 pub(crate) const LIVE_OFFSET: usize = FIXED_BYTES;
+/// Offset of [`Live::state`].
+pub(crate) const STATE_OFFSET: u64 = LIVE_OFFSET as u64;
 /// Length of a group.
 pub(crate) const GROUP_BYTES: usize = 128;
 /// Length of a directory entry.

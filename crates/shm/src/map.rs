@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, Weak};
 
 use skopos_model::unpoisoned;
 
+use crate::flags::Marks;
 use crate::layout::{Entry, FIXED_BYTES, GROUP_BYTES, Group, LIVE_OFFSET, Live};
 use crate::ring::{Place, RawVertex, Slot, VertexHead};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Mapped memory. All access is through atomics, because other processes change it at the same time.
 #[derive(Debug)]
@@ -20,11 +21,11 @@ pub(crate) struct Mapping {
     len: usize,
     is_writable: bool,
     /// Keeps the memory mapped.
-    _memory: Arc<Memory>,
+    memory: Arc<Memory>,
 }
 
 // SAFETY: the memory is shared with other processes and only accessed through atomics; it stays mapped
-// while `_memory` lives.
+// while `memory` lives.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -59,6 +60,8 @@ struct MappedFile {
 /// The type consists of atomics only, without padding that matters, and any bytes are a valid value.
 pub(crate) unsafe trait Shared {}
 // SAFETY: an atomic integer takes any bytes.
+unsafe impl Shared for AtomicU8 {}
+// SAFETY: an atomic integer takes any bytes.
 unsafe impl Shared for AtomicU32 {}
 // SAFETY: an atomic integer takes any bytes.
 unsafe impl Shared for AtomicU64 {}
@@ -68,10 +71,86 @@ unsafe impl Shared for Live {}
 unsafe impl Shared for Group {}
 // SAFETY: `repr(C)`, of atomic integers.
 unsafe impl Shared for Entry {}
-// SAFETY: `repr(C)`, of atomic integers; the reserved words are never read or written.
+// SAFETY: `repr(C)`, of atomic integers.
 unsafe impl Shared for VertexHead {}
 // SAFETY: `repr(C)`, of atomic integers.
 unsafe impl Shared for Slot {}
+// SAFETY: `repr(C)`, of atomic integers.
+unsafe impl Shared for Marks {}
+
+/// A value in mapped memory, which stays mapped as long as this lives. A handle that holds it gets to the value
+/// without a look at the mapping: on a cold path each object on the way is a cache line that is fetched.
+pub(crate) struct Pinned<T> {
+    value: NonNull<T>,
+    memory: Arc<Memory>,
+}
+
+// SAFETY: the value is `Shared`: of atomics, which any thread may use; the memory stays mapped.
+unsafe impl<T> Send for Pinned<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Pinned<T> {}
+
+impl<T> Clone for Pinned<T> {
+    fn clone(&self) -> Self {
+        Self { value: self.value, memory: Arc::clone(&self.memory) }
+    }
+}
+
+impl<T> std::ops::Deref for Pinned<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: `Mapping::pin` checked bounds and alignment, `Shared` promises that any bytes are valid,
+        // and the memory is mapped as long as `self` is borrowed.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl<T> std::fmt::Debug for Pinned<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pinned({:?})", self.value)
+    }
+}
+
+/// A vertex in mapped memory, like [`Pinned`].
+#[derive(Debug)]
+pub(crate) struct PinnedVertex {
+    head: Pinned<VertexHead>,
+    slots: u32,
+    byte_words: u32,
+}
+
+impl Clone for PinnedVertex {
+    fn clone(&self) -> Self {
+        Self { head: self.head.clone(), ..*self }
+    }
+}
+
+impl PinnedVertex {
+    /// Returns the head of the vertex.
+    #[inline]
+    pub(crate) fn head(&self) -> &VertexHead {
+        &self.head
+    }
+
+    /// Returns the vertex.
+    #[inline]
+    pub(crate) fn raw(&self) -> RawVertex<'_> {
+        let (slots, byte_words) = (self.slots as usize, self.byte_words as usize);
+        // SAFETY: `Mapping::pin_vertex` checked that the head, this number of slots and this number of words lie
+        // one behind the other in the mapping; the rest as in `Pinned`.
+        unsafe {
+            let first = self.head.value.add(1).cast::<Slot>();
+            let bytes = first.add(slots).cast::<AtomicU64>();
+            RawVertex {
+                head: &self.head,
+                slots: std::slice::from_raw_parts(first.as_ptr(), slots),
+                bytes: std::slice::from_raw_parts(bytes.as_ptr(), byte_words),
+            }
+        }
+    }
+}
 
 impl Mapping {
     /// Maps the first `len` bytes of `file`, shared. A mapping for reading may use the memory of another
@@ -103,7 +182,7 @@ impl Mapping {
     }
 
     fn of(memory: Arc<Memory>, is_writable: bool) -> Self {
-        Self { base: memory.base, len: memory.len, is_writable, _memory: memory }
+        Self { base: memory.base, len: memory.len, is_writable, memory }
     }
 
     /// Makes a System V segment of `len` zero bytes and returns it with its id. It vanishes with its last
@@ -165,6 +244,22 @@ impl Mapping {
     #[inline]
     pub(crate) fn at<T: Shared>(&self, offset: u64) -> Option<&T> {
         self.slice(offset, 1)?.first()
+    }
+
+    /// Returns a value of `T` at `offset` with its memory, if it lies in the mapping and is aligned.
+    pub(crate) fn pin<T: Shared>(&self, offset: u64) -> Option<Pinned<T>> {
+        self.at::<T>(offset)?;
+        let offset = usize::try_from(offset).ok()?;
+        // SAFETY: the offset lies in the mapping, by the check above.
+        let value = unsafe { self.base.add(offset) }.cast();
+        Some(Pinned { value, memory: Arc::clone(&self.memory) })
+    }
+
+    /// Returns the vertex at `place` with its memory.
+    pub(crate) fn pin_vertex(&self, place: &Place) -> Option<PinnedVertex> {
+        self.vertex(place)?;
+        let head = self.pin(place.offset)?;
+        Some(PinnedVertex { head, slots: place.slots, byte_words: place.byte_ring_bytes / 8 })
     }
 
     /// Copies the fixed part of a header.

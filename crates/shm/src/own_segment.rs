@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use skopos_model::{MAX_STRUCTURED_BYTES, Topic, ValueType, unpoisoned};
+use skopos_model::{MAX_STRUCTURED_BYTES, Timestamp, Topic, ValueType, unpoisoned};
 
 use crate::entry::{self, Registered};
 use crate::error::Error;
 use crate::flags::Flags;
 use crate::header::Header;
 use crate::layout::{ENTRY_BYTES, Entry, Group, LIVE_OFFSET, Live, MAX_SLOTS, STATE_CLOSED};
-use crate::map::Mapping;
-use crate::ring::{Place, RawVertex, VertexHead};
+use crate::map::{Mapping, Pinned, PinnedVertex};
+use crate::process::Maker;
+use crate::ring::{Moment, Place, RawVertex, VertexHead};
 use crate::spec::VertexSpec;
-use crate::sync::Ordering;
+use crate::sync::{AtomicI64, AtomicU32, Ordering};
 use crate::sys::Futex;
-use crate::wait::{Bell, settle};
+use crate::wait::{Bell, settle, settle_quickly};
 use crate::{dir, sys};
 
 /// Length of the byte ring of a structured vertex: four values of the greatest length.
@@ -27,6 +28,7 @@ const BYTE_RING_BYTES: u32 = 4 * MAX_STRUCTURED_BYTES as u32;
 /// The state that all handles of one segment share.
 #[derive(Debug)]
 pub(crate) struct OwnSegment {
+    maker: Maker,
     map: Mapping,
     /// `None` if the system has no System V memory left; readers then poll instead of sleeping.
     pub(crate) flags: Option<Flags>,
@@ -34,7 +36,44 @@ pub(crate) struct OwnSegment {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
     pub(crate) header: Header,
+    clocks: Clocks,
     registry: Mutex<Registry>,
+}
+
+/// The difference of the two clocks. It is kept, because reading them costs several times a publish.
+#[derive(Debug, Default)]
+struct Clocks {
+    /// UNIX time minus `CLOCK_BOOTTIME` at the last reading, ns.
+    offset: AtomicI64,
+    /// The time for which the clocks were read.
+    since: AtomicI64,
+}
+
+/// Time for which the difference of the clocks holds: a step of the clock makes ages wrong for at most so long, and
+/// by at most so much.
+const CLOCKS_HOLD_NS: u64 = 1_000_000_000;
+
+impl Clocks {
+    /// Returns the moment of `time` on both clocks; `read` returns UNIX time minus `CLOCK_BOOTTIME`.
+    #[inline]
+    fn moment(&self, time: Timestamp, read: impl FnOnce() -> i64) -> Moment {
+        let time = time.as_nanos();
+        // A step back makes the difference negative, which is a great number here.
+        let since = time.wrapping_sub(self.since.load(Ordering::Relaxed)).cast_unsigned();
+        if since >= CLOCKS_HOLD_NS {
+            self.offset.store(read(), Ordering::Relaxed);
+            self.since.store(time, Ordering::Relaxed);
+        }
+        let boottime = time.wrapping_sub(self.offset.load(Ordering::Relaxed));
+        // Zero means that it is not known.
+        Moment { time, boottime: if boottime == 0 { 1 } else { boottime } }
+    }
+}
+
+/// Reads both clocks and returns their difference.
+#[cold]
+fn difference() -> i64 {
+    sys::now().as_nanos().wrapping_sub(sys::boottime().cast_signed())
 }
 
 /// The publisher's record of entries and memory. Only used to register and unregister.
@@ -60,13 +99,50 @@ pub(crate) struct NewVertex {
 
 impl OwnSegment {
     pub(crate) fn new(
+        maker: Maker,
         map: Mapping,
         flags: Option<Flags>,
         file: File,
         path: PathBuf,
         header: Header,
     ) -> Self {
-        Self { map, flags, file, path, header, registry: Mutex::new(Registry::default()) }
+        let registry = Mutex::new(Registry::default());
+        let clocks = Clocks::default();
+        Self { maker, map, flags, file, path, header, clocks, registry }
+    }
+
+    /// Returns the moment of `time` on both clocks.
+    #[inline]
+    pub(crate) fn moment(&self, time: Timestamp) -> Moment {
+        self.clocks.moment(time, difference)
+    }
+
+    /// Returns the vertex at `place`, for a writer to keep.
+    pub(crate) fn pin_vertex(&self, place: &Place) -> PinnedVertex {
+        self.map.pin_vertex(place).unwrap_or_else(|| unreachable!("a place comes from `register`"))
+    }
+
+    /// Returns the flags of waiters for the vertex of entry `index` and for any vertex.
+    pub(crate) fn pin_flags(&self, index: u32) -> Option<[Pinned<AtomicU32>; 2]> {
+        let flags = self.flags.as_ref()?;
+        Some([flags.pin_flag(Some(index))?, flags.pin_flag(None)?])
+    }
+
+    /// Returns true in the process that made the segment, and false in its children.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        self.maker.is_this()
+    }
+
+    /// Checks that this is the process that made the segment; on the way to each write.
+    #[inline]
+    pub(crate) fn check_own(&self) -> Result<(), Error> {
+        if self.is_own() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        Error::Forked { segment: self.header.name.clone(), pid: self.header.publisher.pid }
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
@@ -94,16 +170,30 @@ impl OwnSegment {
     }
 
     /// Wakes waiters for the vertex of entry `index` and waiters for any vertex.
-    #[inline]
-    pub(crate) fn ring(&self, index: u32, head: &VertexHead) {
+    fn ring(&self, index: u32, head: &VertexHead) {
         self.ring_all(std::iter::once((index, head)));
+    }
+
+    /// Wakes waiters for one vertex, of which `flags` are the flags, and waiters for any vertex.
+    #[inline]
+    pub(crate) fn ring_one(&self, flags: &[Pinned<AtomicU32>; 2], head: &VertexHead) {
+        self.settle();
+        let [flag, any] = flags;
+        Bell { flag, epoch: &head.epoch }.ring(&WAKE);
+        Bell { flag: any, epoch: &self.live().epoch }.ring(&WAKE);
+    }
+
+    /// Orders what was published before the flags of waiters that are read next.
+    #[inline]
+    fn settle(&self) {
+        if self.header.is_quick { settle_quickly() } else { settle() }
     }
 
     /// Wakes waiters for several vertices and waiters for any vertex.
     #[inline]
     pub(crate) fn ring_all<'a>(&self, vertices: impl Iterator<Item = (u32, &'a VertexHead)>) {
         let Some(flags) = &self.flags else { return };
-        settle();
+        self.settle();
         for (index, head) in vertices {
             if let Some(flag) = flags.flag(Some(index)) {
                 Bell { flag, epoch: &head.epoch }.ring(&WAKE);
@@ -115,6 +205,9 @@ impl OwnSegment {
     }
 
     pub(crate) fn heartbeat(&self) {
+        if !self.is_own() {
+            return;
+        }
         self.live().heartbeat_at.store(sys::now().as_nanos(), Ordering::Relaxed);
         self.live().heartbeat_boottime.store(sys::boottime(), Ordering::Relaxed);
     }
@@ -132,6 +225,7 @@ impl OwnSegment {
         if !spec.slots.is_power_of_two() || spec.slots > MAX_SLOTS {
             return Err(Error::Slots(spec.slots));
         }
+        self.check_own()?;
         let mut registry = self.registry();
         if registry.closed {
             return Err(Error::Gone(spec.topic));
@@ -210,6 +304,9 @@ impl OwnSegment {
     }
 
     pub(crate) fn unregister(&self, index: u32, owner: u64) {
+        if !self.is_own() {
+            return;
+        }
         let mut registry = self.registry();
         let Some(entry) = self.entry(index) else { return };
         let Some(registered) = entry::read(entry) else { return };
@@ -239,6 +336,7 @@ impl OwnSegment {
     }
 
     pub(crate) fn add_group(&self, name: &str) -> Result<u32, Error> {
+        self.check_own()?;
         let _registry = self.registry();
         let id = self.live().groups_len.load(Ordering::Relaxed);
         if id >= self.header.groups_capacity {
@@ -256,7 +354,11 @@ impl OwnSegment {
         Ok(id)
     }
 
+    /// Closes the segment; does nothing in a child of the process that made it.
     pub(crate) fn close(&self) {
+        if !self.is_own() {
+            return;
+        }
         let mut registry = self.registry();
         registry.closed = true;
         for (_, index) in registry.by_topic.drain() {
@@ -284,4 +386,32 @@ pub(crate) fn reserve(file: &File, path: &Path, offset: u64, len: u64) -> Result
         }
         _ => Error::io(path, "cannot reserve memory")(e),
     })
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// The moment of each time of the publisher's clock is that of the clock that never steps.
+    #[test]
+    fn a_step_of_the_clock_does_not_move_the_moment_of_a_poll() {
+        const HOUR: i64 = 3_600_000_000_000;
+        const SECOND: i64 = 1_000_000_000;
+        let clocks = Clocks::default();
+        let moment = |offset: i64, uptime: i64| {
+            let at = Timestamp::from_nanos(offset + uptime);
+            clocks.moment(at, || offset).boottime
+        };
+        let right = 1_700_000_000 * SECOND;
+        assert_eq!(moment(right, 5 * SECOND), 5 * SECOND);
+        // An hour back, an hour on, and after seconds of a clock that runs too fast.
+        assert_eq!(moment(right - HOUR, 6 * SECOND), 6 * SECOND);
+        assert_eq!(moment(right + HOUR, 7 * SECOND), 7 * SECOND);
+        for second in 8..20 {
+            assert_eq!(moment(right + HOUR + second, second * SECOND), second * SECOND);
+        }
+        // Before the machine started, and the moment at which it did, which is not "unknown".
+        assert_eq!(moment(right, -HOUR), -HOUR);
+        assert_eq!(moment(right, 0), 1);
+    }
 }

@@ -6,17 +6,19 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::dead::remove_dead;
 use crate::error::Error;
-use crate::flags::{Flags, MARK_FOLLOWED, MARK_READ, NO_FLAGS};
+use crate::flags::{Flags, Marks, NO_FLAGS};
 use crate::header::Header;
 use crate::layout::{
     ENTRY_BYTES, GROUP_BYTES, HEADER_BYTES, MAX_FILE_BYTES, MAX_NAME_BYTES, STATE_NEW, STATE_READY,
 };
 use crate::map::Mapping;
 use crate::own_segment::{OwnSegment, reserve};
+use crate::process::{Identity, Maker};
 use crate::segment::Segment;
 use crate::spec::VertexSpec;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU8, Ordering};
 use crate::writer::{Group, VertexWriter};
 use crate::{dir, sys};
 
@@ -87,7 +89,7 @@ impl Builder {
         dir::check_name(&self.name)?;
         dir::ensure(&self.dir)?;
         let lock = dir::DirLock::take(&self.dir)?;
-        dir::remove_dead(&self.dir, &lock)?;
+        remove_dead(&self.dir, &lock)?;
         let path = dir::segment_path(&self.dir, &self.name);
         if path.exists() {
             match held(&path, &self.name) {
@@ -103,6 +105,7 @@ impl Builder {
     }
 
     fn make_files(&self, path: &Path) -> Result<OwnSegment, Error> {
+        let maker = Maker::this().map_err(Error::io(path, NO_MAKER))?;
         let mut header = self.header()?;
         let public = sys::effective_uid() == 0;
         let made = Flags::make(self.max_vertices, header.created_at, public);
@@ -123,7 +126,7 @@ impl Builder {
         let map = Mapping::map(&file, header.file_bytes as usize, true)
             .map_err(Error::io(&new_path, "cannot map"))?;
         map.store(0, &header.encode());
-        let segment = OwnSegment::new(map, flags, file, path.into(), header);
+        let segment = OwnSegment::new(maker, map, flags, file, path.into(), header);
         segment.live().groups_len.store(1, Ordering::Relaxed);
         segment.heartbeat();
         debug_assert_eq!(segment.live().state.load(Ordering::Relaxed), STATE_NEW);
@@ -143,7 +146,6 @@ impl Builder {
             let (segment, what) = (self.name.clone(), "bytes");
             return Err(Error::SegmentFull { segment, what, capacity: MAX_FILE_BYTES });
         }
-        let (boot_id, pid_start_ticks) = identity()?;
         Ok(Header {
             file_bytes: file_bytes.next_multiple_of(4096),
             groups_offset,
@@ -151,14 +153,13 @@ impl Builder {
             directory_offset,
             directory_capacity: self.max_vertices,
             heap_offset,
-            boot_id,
-            pid: std::process::id(),
+            publisher: Identity::this()?,
             uid: sys::effective_uid(),
-            pid_start_ticks,
             created_at: sys::now().as_nanos(),
             name: self.name.clone(),
             node: self.node.clone(),
             flags_id: NO_FLAGS,
+            is_quick: sys::take_part_in_barriers(),
         })
     }
 }
@@ -171,20 +172,6 @@ fn held(path: &Path, name: &str) -> Error {
         }
         Err(e) => e,
     }
-}
-
-/// Returns the boot id and the start time of this process.
-fn identity() -> Result<([u8; 16], u64), Error> {
-    let boot_path = Path::new("/proc/sys/kernel/random/boot_id");
-    let text = fs::read_to_string(boot_path).map_err(Error::io(boot_path, "cannot read"))?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let boot_id = u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes();
-    let stat_path = Path::new("/proc/self/stat");
-    let stat = fs::read_to_string(stat_path).map_err(Error::io(stat_path, "cannot read"))?;
-    // The command, field 2, is in parentheses and may contain spaces: count after the last parenthesis.
-    let after_command = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let start = after_command.split_whitespace().nth(19).and_then(|w| w.parse().ok());
-    Ok((boot_id, start.unwrap_or(0)))
 }
 
 fn create(path: &Path, mode: u32, len: u64) -> Result<File, Error> {
@@ -204,8 +191,15 @@ fn create(path: &Path, mode: u32, len: u64) -> Result<File, Error> {
     Ok(file)
 }
 
+/// The action of which [`Builder::create`] says that it failed on Linux before 4.14.
+const NO_MAKER: &str = "cannot tell this process from its children";
+
 /// The segment of one process. Dropping it closes the segment and removes its files; its vertices are
 /// then gone for readers and writers.
+///
+/// After `fork`, the publisher stays with the parent. In the child, each call that writes returns
+/// [`Error::Forked`] or does nothing, and dropping the copy leaves the segment as it is: the child makes a
+/// publisher of its own.
 #[derive(Debug)]
 pub struct Publisher {
     segment: Arc<OwnSegment>,
@@ -232,7 +226,7 @@ impl Publisher {
     /// Registers a vertex. Readers can find it at once.
     ///
     /// # Errors
-    /// [`Error::Duplicate`], [`Error::Slots`], [`Error::SegmentFull`], [`Error::Full`].
+    /// [`Error::Duplicate`], [`Error::Slots`], [`Error::SegmentFull`], [`Error::Full`], [`Error::Forked`].
     pub fn register(&self, spec: VertexSpec) -> Result<VertexWriter, Error> {
         self.segment.register(spec, 0).map(|place| VertexWriter::new(&self.segment, place))
     }
@@ -240,7 +234,8 @@ impl Publisher {
     /// Makes a group called `name`: vertices that are measured together and can be read together.
     ///
     /// # Errors
-    /// [`Error::SegmentFull`]; [`Error::Name`] if `name` is longer than [`MAX_NAME_BYTES`].
+    /// [`Error::SegmentFull`]; [`Error::Name`] if `name` is longer than [`MAX_NAME_BYTES`];
+    /// [`Error::Forked`].
     pub fn group(&self, name: &str) -> Result<Group, Error> {
         if name.len() > MAX_NAME_BYTES {
             return Err(Error::Name(name.to_owned()));
@@ -262,19 +257,25 @@ impl Publisher {
     pub fn has_interest(&self) -> bool {
         let entries = self.segment.live().directory_len.load(Ordering::Relaxed);
         let Some(flags) = &self.segment.flags else { return false };
-        let marked = |index| flags.marks(index).is_some_and(|m| m.load(Ordering::Relaxed) != 0);
+        let marked = |index| flags.marks(index).is_some_and(Marks::are_set);
         (0..entries).any(marked)
     }
 
     /// Returns the interest of readers in `vertex` since the last call. Without marks of readers (no System
     /// V memory, another IPC namespace) there is no interest.
     pub fn take_interest(&self, vertex: &VertexWriter) -> Interest {
+        if !self.segment.is_own() {
+            return Interest::default();
+        }
         let marks = self.segment.flags.as_ref().and_then(|flags| flags.marks(vertex.index()));
-        let Some(marks) = marks.filter(|marks| marks.load(Ordering::Relaxed) != 0) else {
+        let Some(marks) = marks.filter(|marks| marks.are_set()) else {
             return Interest::default();
         };
-        let marks = marks.swap(0, Ordering::Relaxed);
-        Interest { read: marks & MARK_READ != 0, followed: marks & MARK_FOLLOWED != 0 }
+        let take = |mark: &AtomicU8| mark.swap(0, Ordering::Relaxed) != 0;
+        let interest = Interest { read: take(&marks.read), followed: take(&marks.followed) };
+        // The marks come first: a reader that marks the vertex in between does it again.
+        vertex.head().interest.fetch_add(1, Ordering::Relaxed);
+        interest
     }
 
     /// Reports that this process is alive and works. A tick does this by itself.
@@ -290,7 +291,9 @@ impl Publisher {
 
     /// Counts a step back of the clock; readers see the count.
     pub fn count_clock_step(&self) {
-        self.segment.live().clock_steps.fetch_add(1, Ordering::Relaxed);
+        if self.segment.is_own() {
+            self.segment.live().clock_steps.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Returns the memory of the segment in bytes: the heap ever allocated, the directory and the header.

@@ -15,9 +15,9 @@
 
 use std::ops::Range;
 
-use skopos_model::{MAX_STRUCTURED_BYTES, Origin, Timestamp};
+use skopos_model::{MAX_STRUCTURED_BYTES, Origin};
 
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence, pause};
+use crate::sync::{AcquireLoad as _, AtomicI64, AtomicU32, AtomicU64, Ordering, fence, pause};
 
 /// Attempts of a reader that a writer lapped between two loads. Each retry needs a whole ring of
 /// publishes within nanoseconds; the bound ensures that even a hostile segment cannot hold a reader for
@@ -47,8 +47,21 @@ pub(crate) struct VertexHead {
     pub(crate) bytes_reserved: AtomicU64,
     /// Number of samples whose time was before `checked_at` and was replaced by it.
     pub(crate) clamped: AtomicU64,
+    /// The same moment as `checked_at` on the clock that never steps, ns; 0 if it is not known.
+    pub(crate) checked_boottime: AtomicI64,
+    /// Number of times that the publisher took the marks of readers. A reader marks the vertex once for each.
+    pub(crate) interest: AtomicU32,
     /// Always zero.
-    pub(crate) reserved: [u64; 2],
+    pub(crate) reserved: AtomicU32,
+}
+
+/// A moment on both clocks, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// UNIX time.
+    pub(crate) time: i64,
+    /// `CLOCK_BOOTTIME`; negative before the machine started, 0 if it is not known.
+    pub(crate) boottime: i64,
 }
 
 /// One sample in the ring.
@@ -63,6 +76,19 @@ pub(crate) struct Slot {
     pub(crate) bits: AtomicU64,
     /// Origin, and bound or length; see [`Meta`].
     pub(crate) meta: AtomicU64,
+}
+
+impl Moment {
+    /// Returns this moment, or that of `time` if it is later.
+    #[inline]
+    fn not_before(self, time: i64) -> Self {
+        match time.checked_sub(self.time) {
+            Some(later @ 1..) if self.boottime != 0 => {
+                Self { time, boottime: self.boottime.saturating_add(later) }
+            }
+            _ => Self { time: self.time.max(time), ..self },
+        }
+    }
 }
 
 /// The fields of a slot, read completely.
@@ -136,6 +162,10 @@ pub(crate) enum SlotState<T> {
     Lapped,
     /// The vertex was unregistered.
     Gone,
+    /// Writers overwrote it again and again while it was read.
+    Busy,
+    /// The memory is not what a publisher writes: the vertex counts a sample that is not there.
+    Damaged,
 }
 
 /// The outcome of a publish.
@@ -220,12 +250,12 @@ impl RawVertex<'_> {
     pub(crate) fn publish(
         &self,
         owner: u64,
-        time: Timestamp,
+        at: Moment,
         payload: Payload<'_>,
         origin: Origin,
     ) -> Option<Published> {
         self.lock();
-        let done = self.publish_locked(owner, time, payload, origin);
+        let done = self.publish_alone(owner, at, payload, origin);
         self.unlock();
         done
     }
@@ -233,39 +263,56 @@ impl RawVertex<'_> {
     /// Marks the source as polled and unchanged at `time`; a time before the last poll changes nothing.
     /// Returns `None` like [`publish`](Self::publish).
     #[inline]
-    pub(crate) fn check(&self, owner: u64, time: Timestamp) -> Option<()> {
+    pub(crate) fn check(&self, owner: u64, at: Moment) -> Option<()> {
         self.lock();
-        let head = self.head;
-        // Relaxed: changes only under this lock.
-        let own = (head.owner.load(Ordering::Relaxed) == owner).then_some(());
-        if own.is_some() && head.checked_at.load(Ordering::Relaxed) < time.as_nanos() {
-            // SYNC: pairs with the Acquire load in `latest`, as in `publish_locked`.
-            head.checked_at.store(time.as_nanos(), Ordering::Release);
-        }
+        let own = self.check_alone(owner, at);
         self.unlock();
         own
     }
 
+    /// [`check`](Self::check) by the only writer of the vertex, or under its lock.
     #[inline]
-    fn publish_locked(
+    pub(crate) fn check_alone(&self, owner: u64, at: Moment) -> Option<()> {
+        let head = self.head;
+        // Relaxed: only the writer, and the end of the vertex, change the head.
+        if head.owner.load(Ordering::Relaxed) != owner {
+            return None;
+        }
+        if head.checked_boottime.load(Ordering::Relaxed) < at.boottime {
+            // SYNC: pairs with the Acquire fence in `checked`, as in `publish_alone`.
+            head.checked_boottime.store(at.boottime, Ordering::Release);
+        }
+        if head.checked_at.load(Ordering::Relaxed) < at.time {
+            // SYNC: as above.
+            head.checked_at.store(at.time, Ordering::Release);
+        }
+        Some(())
+    }
+
+    /// [`publish`](Self::publish) by the only writer of the vertex, or under its lock.
+    #[inline]
+    pub(crate) fn publish_alone(
         &self,
         owner: u64,
-        time: Timestamp,
+        at: Moment,
         payload: Payload<'_>,
         origin: Origin,
     ) -> Option<Published> {
         let head = self.head;
-        // Relaxed: owner changes only under this lock.
+        // Relaxed: only the writer, and the end of the vertex, change the head.
         if head.owner.load(Ordering::Relaxed) != owner {
             return None;
         }
         let ticket = head.head.load(Ordering::Relaxed);
-        let mut time = time.as_nanos();
+        let Moment { mut time, mut boottime } = at;
         let last = ticket.checked_sub(1).map(|t| self.load_own(t));
         let floor = head.checked_at.load(Ordering::Relaxed);
         if ticket > 0 && time < floor {
             time = floor;
-            head.clamped.fetch_add(1, Ordering::Relaxed);
+            head.clamped.store(head.clamped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        if ticket > 0 {
+            boottime = boottime.max(head.checked_boottime.load(Ordering::Relaxed));
         }
         let unchanged = last.is_some_and(|last| self.equals(&last, payload, origin));
         if !unchanged {
@@ -280,8 +327,10 @@ impl RawVertex<'_> {
             // the new head sees the slot.
             head.head.store(ticket + 1, Ordering::Release);
         }
-        // SYNC: pairs with the Acquire load in `latest`: a reader that sees this time sees at least
-        // this sample.
+        // SYNC: pairs with the Acquire fences in `checked`: a reader that sees one of these times sees at
+        // least this sample, and one that sees the second sees the first.
+        head.checked_boottime.store(boottime, Ordering::Release);
+        // SYNC: as above.
         head.checked_at.store(time, Ordering::Release);
         Some(if unchanged { Published::Unchanged } else { Published::Stored })
     }
@@ -356,6 +405,7 @@ impl RawVertex<'_> {
         }
         self.head.head.store(0, Ordering::Relaxed);
         self.head.checked_at.store(0, Ordering::Relaxed);
+        self.head.checked_boottime.store(0, Ordering::Relaxed);
         self.head.clamped.store(0, Ordering::Relaxed);
         // SYNC: pairs with the Acquire load of `owner` in `read`.
         self.head.owner.store(owner, Ordering::Release);
@@ -378,13 +428,13 @@ impl RawVertex<'_> {
     #[inline]
     pub(crate) fn read(&self, owner: u64, ticket: u64) -> SlotState<RawSample> {
         // SYNC: pairs with the Release store in `adopt`.
-        if self.head.owner.load(Ordering::Acquire) != owner {
+        if self.head.owner.load_acquire() != owner {
             return SlotState::Gone;
         }
         let slot = self.slot(ticket);
         let whole = 2 * ticket + 2;
         // SYNC: pairs with the Release store of the even mark in `store_slot`.
-        let before = slot.mark.load(Ordering::Acquire);
+        let before = slot.mark.load_acquire();
         let sample = self.load_own(ticket);
         // SYNC: pairs with the Release fences in `store_slot` and `abandon`.
         fence(Ordering::Acquire);
@@ -400,26 +450,50 @@ impl RawVertex<'_> {
         }
     }
 
+    /// Reads sample `ticket`, which the vertex counts as stored.
+    #[inline]
+    pub(crate) fn read_stored(&self, owner: u64, ticket: u64) -> SlotState<RawSample> {
+        match self.read(owner, ticket) {
+            // A writer counts a sample only when it is complete.
+            SlotState::Absent => SlotState::Damaged,
+            other => other,
+        }
+    }
+
     /// Returns the number of samples that were ever stored: the ticket of the next one.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
-        // SYNC: pairs with the Release store of `head` in `publish_locked`.
-        self.head.head.load(Ordering::Acquire).min(MAX_COUNT)
+        // SYNC: pairs with the Release store of `head` in `publish_alone`.
+        self.head.head.load_acquire().min(MAX_COUNT)
     }
 
-    /// Returns true if the ring has a sample of this ticket or a later one, or if the vertex is gone. Two
+    /// Returns true if the ring has a sample of this ticket or a later one; false if the vertex is gone. Two
     /// loads, for a reader of many vertices of which few have new samples.
     #[inline]
     pub(crate) fn has_news(&self, owner: u64, ticket: u64) -> bool {
-        // SYNC: pairs with the Release store in `adopt`.
-        self.head.owner.load(Ordering::Acquire) != owner || self.count() > ticket
+        !self.is_gone(owner) && self.count() > ticket
     }
 
-    /// Returns the time of the last poll of the source.
+    /// Returns true if the ring has a sample of this ticket or a later one, or if the vertex is gone.
     #[inline]
-    pub(crate) fn checked_at(&self) -> i64 {
-        // SYNC: pairs with the Release store of `checked_at` in `publish_locked`.
-        self.head.checked_at.load(Ordering::Acquire)
+    pub(crate) fn is_due(&self, owner: u64, ticket: u64) -> bool {
+        self.is_gone(owner) || self.count() > ticket
+    }
+
+    /// Returns true if the vertex was unregistered.
+    #[inline]
+    pub(crate) fn is_gone(&self, owner: u64) -> bool {
+        // SYNC: pairs with the Release store in `adopt`.
+        self.head.owner.load_acquire() != owner
+    }
+
+    /// Returns the time of the last poll of the source on both clocks.
+    #[inline]
+    pub(crate) fn checked(&self) -> Moment {
+        // SYNC: pairs with the Release stores of both in `publish_alone`.
+        let time = self.head.checked_at.load_acquire();
+        let boottime = self.head.checked_boottime.load_acquire();
+        Moment { time, boottime }
     }
 
     /// Returns the tickets that the ring may still hold after `count` samples. A walk back ends at the
@@ -431,41 +505,65 @@ impl RawVertex<'_> {
 
     /// Returns the newest sample and the time of the last poll of its source.
     #[inline]
-    pub(crate) fn latest(&self, owner: u64) -> SlotState<(RawSample, i64)> {
+    pub(crate) fn latest(&self, owner: u64) -> SlotState<(RawSample, Moment)> {
+        // The time is read first: the sample read after it is at least as new, so the result never
+        // claims that an old value was checked at a time when a newer one already existed.
+        let checked = self.checked();
+        match self.latest_sample(owner) {
+            SlotState::Whole(sample) => SlotState::Whole((sample, checked.not_before(sample.time))),
+            SlotState::Absent => SlotState::Absent,
+            SlotState::Lapped => SlotState::Lapped,
+            SlotState::Gone => SlotState::Gone,
+            SlotState::Busy => SlotState::Busy,
+            SlotState::Damaged => SlotState::Damaged,
+        }
+    }
+
+    /// Returns the newest sample.
+    #[inline]
+    pub(crate) fn latest_sample(&self, owner: u64) -> SlotState<RawSample> {
         for _ in 0..READ_ATTEMPTS {
-            // The time is read first: the sample read after it is at least as new, so the result never
-            // claims that an old value was checked at a time when a newer one already existed.
-            let checked_at = self.checked_at();
             let Some(ticket) = self.count().checked_sub(1) else {
                 return match self.read(owner, 0) {
                     SlotState::Gone => SlotState::Gone,
                     _ => SlotState::Absent,
                 };
             };
-            match self.read(owner, ticket) {
-                SlotState::Whole(sample) => {
-                    return SlotState::Whole((sample, checked_at.max(sample.time)));
-                }
-                SlotState::Gone => return SlotState::Gone,
-                // Lapped between two loads, or the vertex was just adopted: try again.
-                SlotState::Lapped | SlotState::Absent => {}
+            match self.read_stored(owner, ticket) {
+                // Lapped between two loads: try again.
+                SlotState::Lapped => {}
+                found => return found,
             }
         }
-        SlotState::Lapped
+        SlotState::Busy
     }
 
     /// Returns the newest sample whose time is not after `time`: the value that held then. `Lapped` if
     /// the ring no longer reaches back that far.
     #[inline]
     pub(crate) fn as_of(&self, owner: u64, time: i64) -> SlotState<RawSample> {
-        let reach = self.reach(self.count());
-        if reach.is_empty() && self.read(owner, 0) == SlotState::Gone {
-            return SlotState::Gone;
+        for _ in 0..READ_ATTEMPTS {
+            let reach = self.reach(self.count());
+            if reach.is_empty() && self.read(owner, 0) == SlotState::Gone {
+                return SlotState::Gone;
+            }
+            match self.as_of_within(owner, time, reach) {
+                // The newest one was lapped, so there are newer ones.
+                SlotState::Busy => {}
+                other => return other,
+            }
         }
+        SlotState::Busy
+    }
+
+    #[inline]
+    fn as_of_within(&self, owner: u64, time: i64, reach: Range<u64>) -> SlotState<RawSample> {
+        let newest = reach.end.saturating_sub(1);
         for ticket in reach.clone().rev() {
-            match self.read(owner, ticket) {
+            match self.read_stored(owner, ticket) {
                 SlotState::Whole(sample) if sample.time <= time => return SlotState::Whole(sample),
-                SlotState::Whole(_) | SlotState::Absent => {}
+                SlotState::Whole(_) => {}
+                SlotState::Lapped if ticket == newest => return SlotState::Busy,
                 other => return other,
             }
         }

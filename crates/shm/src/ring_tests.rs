@@ -10,7 +10,7 @@ use std::time::Duration;
 use skopos_model::{Kind, Origin, Timestamp, Unit, ValueType};
 
 use crate::entry::{self, Registered};
-use crate::heap::{Heap, OWNER, free_entry};
+use crate::heap::{Heap, OWNER, at, free_entry};
 use crate::ring::{Meta, Payload, Place, Published, SlotState};
 use crate::sys::Futex;
 use crate::wait::{Bell, settle};
@@ -24,7 +24,7 @@ impl Heap {
     /// Publishes a sample whose time, bits and bound agree, so that a torn sample is recognised.
     fn publish(&self, owner: u64, value: u64) -> Option<Published> {
         let origin = Origin::Predicted { bound: (value % 4096) as f64 };
-        let time = Timestamp::from_nanos(value as i64 * 10);
+        let time = at(value as i64 * 10);
         self.vertex().publish(owner, time, Payload::Bits(value), origin)
     }
 }
@@ -57,14 +57,17 @@ fn readers_of_a_busy_ring_get_whole_samples_in_order() {
 fn read_on(heap: &Heap, follow: bool) {
     let (mut newest, mut next, mut seen, mut lost) = (0, 0, 0, 0);
     while newest < ROUNDS || follow && next < ROUNDS {
-        if let SlotState::Whole((sample, checked_at)) = heap.vertex().latest(OWNER) {
+        if let SlotState::Whole((sample, checked)) = heap.vertex().latest(OWNER) {
             assert_whole(sample.time, sample.bits, sample.meta);
             assert_eq!(sample.bits, sample.ticket + 1);
-            assert!(sample.bits >= newest && checked_at >= sample.time);
+            assert!(sample.bits >= newest && checked.time >= sample.time);
+            // In the tests both clocks show the same.
+            assert!(checked.boottime >= sample.time, "polled before it was measured");
             newest = sample.bits;
             let held = heap.vertex().as_of(OWNER, sample.time);
             assert!(
-                matches!(held, SlotState::Lapped) || held == SlotState::Whole(sample),
+                matches!(held, SlotState::Lapped | SlotState::Busy)
+                    || held == SlotState::Whole(sample),
                 "{held:?}"
             );
         }
@@ -101,7 +104,7 @@ fn writers_take_turns_and_lose_nothing() {
             let heap = Arc::clone(&heap);
             thread::spawn(move || {
                 for n in 0..ROUNDS {
-                    let time = Timestamp::from_nanos(n as i64);
+                    let time = at(n as i64);
                     let payload = Payload::Bits(writer << 32 | n);
                     heap.vertex().publish(OWNER, time, payload, Origin::Measured).unwrap();
                 }
@@ -146,7 +149,7 @@ fn structured_bytes_are_whole_or_refused() {
     };
     for n in 1..=ROUNDS {
         let bytes = vec![n as u8; 1 + n as usize % 30];
-        let time = Timestamp::from_nanos(n as i64);
+        let time = at(n as i64);
         heap.vertex().publish(OWNER, time, Payload::Bytes(&bytes), Origin::Measured).unwrap();
     }
     reader.join().unwrap();
@@ -233,7 +236,7 @@ fn waiters_are_woken() {
             for wanted in 1..=rounds {
                 let started = std::time::Instant::now();
                 let ready = || words.2.load(Ordering::Relaxed) >= wanted;
-                while !bell.wait(&Futex { timeout: PATIENCE }, ready) {
+                while !bell.wait(&Futex { timeout: PATIENCE }, settle, ready) {
                     assert!(started.elapsed() < PATIENCE, "never woken");
                 }
             }
@@ -258,8 +261,8 @@ fn a_hostile_head_ends_every_walk() {
         let heap = Heap::new(4, 0);
         heap.head.head.store(head, Ordering::Relaxed);
         let vertex = heap.vertex();
-        assert_eq!(vertex.latest(OWNER), SlotState::Lapped);
-        assert_eq!(vertex.as_of(OWNER, 0), SlotState::Lapped);
+        assert_eq!(vertex.latest(OWNER), SlotState::Damaged);
+        assert_eq!(vertex.as_of(OWNER, 0), SlotState::Damaged);
         assert_eq!(vertex.reach(vertex.count()).count(), 4);
         assert_eq!(vertex.read(OWNER, vertex.count()), SlotState::Absent);
     }

@@ -14,9 +14,10 @@ use crate::flags::Flags;
 use crate::header::{Header, Refusal};
 use crate::layout::{HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW};
 use crate::map::Mapping;
-use crate::ring::{Place, RawVertex};
-use crate::sync::{AtomicU32, Ordering};
+use crate::process::Watched;
+use crate::sync::{AcquireLoad as _, AtomicU32, Ordering};
 use crate::sys;
+use crate::wait::settle;
 
 /// A segment, mapped for reading. Cheap to clone.
 #[derive(Clone)]
@@ -26,10 +27,15 @@ pub struct Segment {
 
 pub(crate) struct Shared {
     pub(crate) map: Mapping,
-    flags: Option<Flags>,
-    file: File,
+    pub(crate) flags: Option<Flags>,
+    /// False if this process cannot make the fence that the publisher leaves out.
+    can_wait: bool,
+    pub(crate) file: File,
     path: PathBuf,
     pub(crate) header: Header,
+    publisher: Watched,
+    /// Number of entries for which the file had memory at the last look.
+    pub(crate) reserved_entries: AtomicU32,
 }
 
 /// The description of a vertex in the directory.
@@ -88,12 +94,17 @@ impl Segment {
             Refusal::Version(found) => Error::LayoutVersion { path: path.into(), found },
             Refusal::Damaged(why) => not_a_segment(&why),
         })?;
-        let Header { flags_id, directory_capacity, created_at, .. } = header;
+        let Header { flags_id, directory_capacity, created_at, is_quick, .. } = header;
+        let can_wait = !is_quick || sys::has_barriers();
         let flags = Flags::find(flags_id, directory_capacity, created_at, meta.uid());
-        let shared = Shared { map, flags, file, path: path.into(), header };
+        let publisher = Watched::find(&header.publisher);
+        let reserved_entries = AtomicU32::new(0);
+        let path = path.into();
+        let shared =
+            Shared { map, flags, can_wait, file, path, header, publisher, reserved_entries };
         let segment = Self { shared: Arc::new(shared) };
         // SYNC: pairs with the Release store in `Builder::make_files`.
-        if segment.live().state.load(Ordering::Acquire) == STATE_NEW {
+        if segment.live().state.load_acquire() == STATE_NEW {
             return Err(not_a_segment("its publisher has not finished it"));
         }
         Ok(segment)
@@ -123,7 +134,7 @@ impl Segment {
 
     /// Returns the publisher's process id, in its own namespace.
     pub fn pid(&self) -> u32 {
-        self.shared.header.pid
+        self.shared.header.publisher.pid
     }
 
     /// Returns the time at which the segment was made.
@@ -137,12 +148,19 @@ impl Segment {
             || self.path() == other.path() && self.shared.header == other.shared.header
     }
 
-    /// Returns true while the publisher lives and has not closed the segment. One system call.
+    /// Returns true while the publisher lives and has not closed the segment. Two system calls.
+    ///
+    /// A publisher in another namespace of process ids counts as alive as long as it, or a child that it
+    /// forked, has the segment's file open.
     pub fn is_alive(&self) -> bool {
         // SYNC: pairs with the Release store in `OwnSegment::close`.
-        self.live().state.load(Ordering::Acquire) != STATE_CLOSED
-            // An error means a kernel without such locks: trust the state.
-            && sys::is_locked(&self.shared.file).unwrap_or(true)
+        self.live().state.load_acquire() != STATE_CLOSED && self.is_held()
+    }
+
+    /// Returns true while the publisher lives, also if it is closing the segment and will remove the file.
+    pub(crate) fn is_held(&self) -> bool {
+        // An error means a kernel without such locks: trust the rest.
+        sys::is_locked(&self.shared.file).unwrap_or(true) && !self.shared.publisher.has_ended()
     }
 
     /// Returns the time since the publisher's last heartbeat. It grows if a living publisher is stuck.
@@ -160,26 +178,24 @@ impl Segment {
     #[inline]
     pub fn directory_version(&self) -> u64 {
         // SYNC: pairs with the Release in `OwnSegment::directory_changed`.
-        self.live().directory_version.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    pub(crate) fn raw(&self, place: &Place) -> RawVertex<'_> {
-        self.shared.map.vertex(place).unwrap_or_else(|| unreachable!("checked by `vertex_at`"))
+        self.live().directory_version.load_acquire()
     }
 
     /// Returns the flag of waiters for entry `index`, or for any vertex if `None`. There is no flag if the
-    /// publisher has no page of flags, lives in another IPC namespace, or is dead.
+    /// publisher has no page of flags, lives in another IPC namespace, or is dead, and if this process cannot
+    /// [`announce`](Self::announce) its wait.
     #[inline]
     pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
-        self.shared.flags.as_ref()?.flag(index)
+        self.shared.flags.as_ref().filter(|_| self.shared.can_wait)?.flag(index)
     }
 
-    /// Marks entry `index` as read.
-    #[inline]
-    pub(crate) fn mark(&self, index: u32, mark: u32) {
-        if let Some(flags) = &self.shared.flags {
-            flags.mark(index, mark);
+    /// Ensures that the publishers of `segments` see a flag that was raised before, or this process sees what was
+    /// published before: the waiter's part of [`settle`], and the part of those publishers that leave it to waiters.
+    pub(crate) fn announce(segments: &[Self]) {
+        settle();
+        if segments.iter().any(|segment| segment.shared.header.is_quick) {
+            // It worked when the segment was opened. If it fails now, a wake-up can come late by one sleep.
+            sys::barrier();
         }
     }
 }

@@ -3,7 +3,7 @@
 use skopos_model::{Sample, Timestamp};
 
 use crate::error::Error;
-use crate::sync::Ordering;
+use crate::sync::AcquireLoad as _;
 use crate::vertex::Vertex;
 
 /// Attempts of a snapshot when the ring is overwritten meanwhile.
@@ -31,7 +31,7 @@ pub fn snapshot(vertices: &[Vertex]) -> Result<Snapshot, Error> {
         return Ok(Snapshot { time: Timestamp::default(), samples: Vec::new() });
     };
     let together = |v: &&Vertex| {
-        v.group != 0 && v.group == first.group && v.segment().is_same(first.segment())
+        v.group() != 0 && v.group() == first.group() && v.segment().is_same(first.segment())
     };
     if let Some(stranger) = vertices.iter().find(|v| !together(v)) {
         return Err(Error::SnapshotGroup(stranger.topic().clone()));
@@ -39,20 +39,27 @@ pub fn snapshot(vertices: &[Vertex]) -> Result<Snapshot, Error> {
     let shared = &first.segment().shared;
     let group = shared
         .map
-        .group(shared.header.groups_offset, first.group)
+        .group(shared.header.groups_offset, first.group())
         .ok_or_else(|| Error::SnapshotGroup(first.topic().clone()))?;
     let mut busy = None;
     for _ in 0..ATTEMPTS {
-        // SYNC: pairs with the Release store in `Tick::drop`.
-        let time = Timestamp::from_nanos(group.tick_time.load(Ordering::Acquire));
+        // SYNC: pairs with the Release store in `Tick::commit`.
+        let time = Timestamp::from_nanos(group.tick_time.load_acquire());
         if time == Timestamp::default() {
             return Err(Error::Empty(first.topic().clone()));
         }
         match vertices.iter().map(|v| v.as_of(time)).collect() {
             Ok(samples) => return Ok(Snapshot { time, samples }),
-            Err(e @ Error::Busy(_)) => busy = Some(e),
+            // Newer ticks have overwritten this one.
+            Err(e @ (Error::Busy(_) | Error::TooOld { .. })) => busy = Some(e),
             Err(e) => return Err(e),
         }
     }
-    Err(busy.unwrap_or_else(|| Error::Busy(first.topic().clone())))
+    Err(busy.map_or_else(
+        || Error::Busy(first.topic().clone()),
+        |e| match e {
+            Error::TooOld { topic, .. } => Error::Busy(topic),
+            e => e,
+        },
+    ))
 }

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::ring::SlotState;
 use crate::segment::Segment;
 use crate::sync::AtomicU32;
-use crate::sys::Futex;
+use crate::sys::{Futex, Naps};
 use crate::vertex::Vertex;
 use crate::wait::Bell;
 
@@ -55,7 +55,8 @@ impl Subscription {
         &self.vertex
     }
 
-    /// Returns true if [`try_next`](Self::try_next) would return an event or an error.
+    /// Returns true if [`try_next`](Self::try_next) would return an event. A vertex that is gone has none;
+    /// [`Vertex::is_gone`] tells.
     #[inline]
     pub fn has_next(&self) -> bool {
         self.announce();
@@ -63,32 +64,36 @@ impl Subscription {
     }
 
     /// Returns the time of the last poll of the source since the sample that was taken last; `None` if the
-    /// vertex has a newer sample, which that poll may have yielded.
+    /// vertex has a newer sample, which that poll may have yielded, or if it is gone.
     #[inline]
     pub fn checked_at(&self) -> Option<Timestamp> {
         // The time is read first: a sample that existed at that time is then seen.
-        let checked_at = self.vertex.raw().checked_at();
-        (!self.vertex.has_news(self.next)).then(|| Timestamp::from_nanos(checked_at))
+        let checked_at = self.vertex.raw().checked().time;
+        (!self.is_due()).then(|| Timestamp::from_nanos(checked_at))
+    }
+
+    /// Returns true if [`try_next`](Self::try_next) would return an event or an error.
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.vertex.is_due(self.next)
     }
 
     /// Returns the next event, if there is one. Never waits.
     ///
     /// # Errors
-    /// [`Error::Gone`] once the vertex is unregistered.
+    /// [`Error::Gone`] once the vertex is unregistered; [`Error::Damaged`].
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Delivery>, Error> {
         self.announce();
-        if !self.vertex.has_news(self.next) {
+        if !self.is_due() {
             return Ok(None);
         }
-        match self.vertex.read(self.next) {
+        match self.vertex.read(self.next)? {
             SlotState::Whole(sample) => {
                 self.next += 1;
                 Ok(Some(Delivery::Sample(sample)))
             }
-            SlotState::Absent => Ok(None),
-            SlotState::Gone => Err(Error::Gone(self.vertex.topic().clone())),
-            SlotState::Lapped => {
+            _ => {
                 // At least this sample is lost, even if its ticket is still within reach of the ring:
                 // its slot or its bytes are being overwritten right now.
                 let resume = self.vertex.oldest().max(self.next + 1);
@@ -103,19 +108,29 @@ impl Subscription {
     /// publish itself wakes it.
     ///
     /// # Errors
-    /// [`Error::Gone`].
+    /// [`Error::Gone`] once the vertex is unregistered, or after the last sample of a publisher that has
+    /// ended; [`Error::Damaged`].
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<Delivery>, Error> {
         let started = Instant::now();
+        let (mut looked, mut naps) = (started, Naps::new());
         loop {
             if let Some(delivery) = self.try_next()? {
                 return Ok(Some(delivery));
             }
-            let Some(left) = timeout.checked_sub(started.elapsed()).filter(|d| !d.is_zero()) else {
+            let left = timeout.saturating_sub(started.elapsed());
+            if left.is_zero() || looked.elapsed() >= LONGEST_SLEEP {
+                looked = Instant::now();
+                // A publisher that was killed wakes nobody. What it stored before is delivered first.
+                if !self.vertex.segment().is_alive() && !self.is_due() {
+                    return Err(Error::Gone(self.vertex.topic().clone()));
+                }
+            }
+            if left.is_zero() {
                 return Ok(None);
-            };
-            let vertex = &self.vertex;
-            let flag = vertex.segment().flag(Some(vertex.index()));
-            sleep_once(flag, &vertex.raw().head.epoch, left, || vertex.has_news(self.next));
+            }
+            let (segment, index) = (self.vertex.segment(), Some(self.vertex.index()));
+            let epoch = &self.vertex.raw().head.epoch;
+            sleep_once(segment, (index, epoch), (left, &mut naps), || self.is_due());
         }
     }
 }
@@ -141,31 +156,33 @@ impl Vertex {
 /// `ready` does, and false after the timeout or early without a reason.
 pub(crate) fn wait_for_any(
     segment: &Segment,
-    timeout: Duration,
+    (timeout, naps): (Duration, &mut Naps),
     ready: impl FnMut() -> bool,
 ) -> bool {
-    sleep_once(segment.flag(None), &segment.live().epoch, timeout, ready)
+    sleep_once(segment, (None, &segment.live().epoch), (timeout, naps), ready)
 }
-
-/// Length of a sleep without a page of flags: a thousandth of the usual interval.
-const NAP: Duration = Duration::from_millis(1);
 
 /// The longest single sleep. A process that may raise a flag can lower it as well, and then no wake-up
 /// comes; so every sleeper wakes ten times a second.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 fn sleep_once(
-    flag: Option<&AtomicU32>,
-    epoch: &AtomicU32,
-    timeout: Duration,
+    segment: &Segment,
+    (index, epoch): (Option<u32>, &AtomicU32),
+    (timeout, naps): (Duration, &mut Naps),
     mut ready: impl FnMut() -> bool,
 ) -> bool {
-    match flag {
+    match segment.flag(index) {
         Some(flag) => {
-            Bell { flag, epoch }.wait(&Futex { timeout: timeout.min(LONGEST_SLEEP) }, ready)
+            let futex = Futex { timeout: timeout.min(LONGEST_SLEEP) };
+            Bell { flag, epoch }.wait(
+                &futex,
+                || Segment::announce(std::slice::from_ref(segment)),
+                ready,
+            )
         }
         None => {
-            std::thread::sleep(timeout.min(NAP));
+            naps.take(timeout);
             ready()
         }
     }

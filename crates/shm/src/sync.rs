@@ -2,10 +2,39 @@
 //! interleaving.
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{
+    AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence, fence,
+};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+/// A load with Acquire ordering of memory that may be mapped for reading only.
+///
+/// For such memory `std` promises relaxed loads and no others, so this is a relaxed load and a fence. On x86 the fence is
+/// no instruction; elsewhere it costs a little more than a load with ordering.
+pub(crate) trait AcquireLoad {
+    /// The type of the value.
+    type Value;
+    /// Loads the value: what the writer stored before its Release store is visible afterwards.
+    fn load_acquire(&self) -> Self::Value;
+}
+
+macro_rules! acquire_load {
+    ($($atomic:ty => $value:ty),*) => {$(
+        impl AcquireLoad for $atomic {
+            type Value = $value;
+
+            #[inline(always)]
+            fn load_acquire(&self) -> $value {
+                let value = self.load(Ordering::Relaxed);
+                fence(Ordering::Acquire);
+                value
+            }
+        }
+    )*};
+}
+acquire_load!(AtomicU32 => u32, AtomicU64 => u64, AtomicI64 => i64);
 
 /// Waits before the next attempt at a lock; `round` counts the attempts so far.
 ///

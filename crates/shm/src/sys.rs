@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::time::Duration;
 
 use crate::sync::AtomicU32;
@@ -65,7 +65,8 @@ pub(crate) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
 
 /// Releases the pages of the running program from memory: pages that only the start needed stay away, pages
 /// that are still in use come back from the page cache, at a fault of a microsecond for sixteen pages.
-/// For a daemon that has to be small; other programs gain nothing.
+/// For a daemon that has to be small; other programs gain nothing, so the documentation leaves it out.
+#[doc(hidden)]
 pub fn release_program_pages() {
     unsafe extern "C" {
         static __executable_start: u8;
@@ -84,6 +85,46 @@ pub fn release_program_pages() {
         // the program's memory stays as it was.
         unsafe { libc::madvise(first as *mut libc::c_void, last - first, libc::MADV_DONTNEED) };
     }
+}
+
+/// The command by which a waiter makes the publishers' processors pass a fence (Linux 4.16).
+const BARRIER: libc::c_int = 1 << 1;
+/// The command by which a publisher's process takes part in that.
+const TAKE_PART: libc::c_int = 1 << 2;
+
+/// Registers this process as one whose processors pass a fence when a waiter calls [`barrier`]. Returns false if the
+/// kernel has no such call, or a filter of system calls refuses it.
+pub(crate) fn take_part_in_barriers() -> bool {
+    // Miri has no such call, and explores the protocol with a fence.
+    !cfg!(miri) && membarrier(TAKE_PART) == 0
+}
+
+/// Makes each processor that runs a registered process pass a full fence. Returns false if it cannot.
+pub(crate) fn barrier() -> bool {
+    membarrier(BARRIER) == 0
+}
+
+/// Returns true if this process may call [`barrier`]. The answer is kept.
+pub(crate) fn has_barriers() -> bool {
+    use std::sync::OnceLock;
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(barrier)
+}
+
+fn membarrier(command: libc::c_int) -> libc::c_long {
+    // SAFETY: takes numbers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0) }
+}
+
+/// Makes a descriptor of events, which does not block.
+pub(crate) fn event() -> io::Result<File> {
+    // SAFETY: takes numbers and touches no memory of ours.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call made this descriptor, and nothing else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Returns the effective user id of this process.
@@ -123,9 +164,8 @@ impl Sleep for Futex {
             tv_sec: self.timeout.as_secs().min(i64::MAX as u64) as libc::time_t,
             tv_nsec: self.timeout.subsec_nanos().into(),
         };
-        // SAFETY: `word` is a mapped, aligned u32 and `timeout` outlives the call. The result is
-        // ignored: after a wake-up, a changed word, a signal or a timeout the caller checks again.
-        unsafe {
+        // SAFETY: `word` is a mapped, aligned u32 and `timeout` outlives the call.
+        let result = unsafe {
             libc::syscall(
                 libc::SYS_futex,
                 word.as_ptr(),
@@ -134,6 +174,9 @@ impl Sleep for Futex {
                 &raw const timeout,
             )
         };
+        if !has_slept(result) {
+            std::thread::sleep(self.timeout.min(Naps::SHORTEST));
+        }
     }
 
     fn wake(&self, word: &AtomicU32) {
@@ -142,11 +185,39 @@ impl Sleep for Futex {
     }
 }
 
+/// Returns true if a call slept, or had a reason not to: the word had changed, or a signal came. A filter of system
+/// calls makes a call return another error at once, and a caller that tried again would never rest.
+fn has_slept(result: libc::c_long) -> bool {
+    let reason = || io::Error::last_os_error().raw_os_error();
+    result != -1 || matches!(reason(), Some(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT))
+}
+
+/// The naps of a waiter whom nobody can wake. They grow while nothing comes, so that waiting for long costs little.
+#[derive(Debug)]
+pub(crate) struct Naps(Duration);
+
+impl Naps {
+    /// Length of the first nap: a thousandth of the usual interval.
+    pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
+    /// Length of the longest nap: fifty naps a second take a thousandth of a core.
+    const LONGEST: Duration = Duration::from_millis(20);
+
+    pub(crate) fn new() -> Self {
+        Self(Self::SHORTEST)
+    }
+
+    /// Sleeps, for at most `longest`.
+    pub(crate) fn take(&mut self, longest: Duration) {
+        std::thread::sleep(self.0.min(longest));
+        self.0 = (self.0 * 2).min(Self::LONGEST);
+    }
+}
+
 /// The greatest number of words that one call can sleep on: the kernel's `FUTEX_WAITV_MAX`.
 pub(crate) const MAX_WORDS: usize = 128;
 
 /// Sleeps until one of the `words` no longer holds the value beside it or is woken, for at most
-/// `timeout`. Returns false without sleeping if the kernel (before 5.16) cannot do this.
+/// `timeout`. Returns false without sleeping if the kernel (before 5.16) or a filter of system calls refuses.
 pub(crate) fn sleep_on_any(words: &[(&AtomicU32, u32)], timeout: Duration) -> bool {
     /// `struct futex_waitv` of `linux/futex.h`.
     #[repr(C)]
@@ -185,6 +256,5 @@ pub(crate) fn sleep_on_any(words: &[(&AtomicU32, u32)], timeout: Duration) -> bo
             libc::CLOCK_MONOTONIC,
         )
     };
-    // After a wake-up, a changed word, a signal or a timeout the caller checks again.
-    result != -1 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
+    has_slept(result)
 }

@@ -1,15 +1,19 @@
 //! Reads of one vertex: the latest value, a range of time, the value that held at a time.
 
 use std::fmt;
+use std::mem::offset_of;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
-use skopos_model::{Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
+use skopos_model::{Origin, Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
 
 use crate::error::Error;
-use crate::flags::{MARK_FOLLOWED, MARK_READ};
-use crate::ring::{Place, RawSample, RawVertex, SlotState};
+use crate::flags::Marks;
+use crate::map::{Pinned, PinnedVertex};
+use crate::ring::{Moment, Place, RawSample, RawVertex, SlotState, VertexHead};
 use crate::segment::{Segment, VertexInfo};
+use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
 
 /// Attempts at a structured value whose bytes are overwritten meanwhile.
@@ -17,30 +21,71 @@ const STRUCTURED_ATTEMPTS: u32 = 100;
 
 /// The samples of one topic, for reading. Cheap to clone. It stays valid, and returns [`Error::Gone`]
 /// once the vertex is unregistered.
-#[derive(Clone)]
+//
+// All that a read of the latest value needs is in one cache line of the handle. A program that reads now and
+// then fetches each line from memory, at a tenth of a microsecond.
+#[repr(align(64))]
 pub struct Vertex {
+    vertex: PinnedVertex,
+    /// `None` without a page of flags.
+    marks: Option<Pinned<Marks>>,
+    owner: u64,
+    rest: Arc<Rest>,
+    /// The value of the publisher's `interest` for which this handle marked the vertex as read.
+    marked: AtomicU32,
+    value_type: ValueType,
+}
+
+/// The parts of a vertex that a read of the latest value does not need; all clones share them.
+struct Rest {
     segment: Segment,
     info: VertexInfo,
-    pub(crate) group: u32,
+    group: u32,
     index: u32,
     place: Place,
-    owner: u64,
+    /// Like `marked`, for the mark of a reader that follows.
+    followed: AtomicU32,
+}
+
+impl Clone for Vertex {
+    fn clone(&self) -> Self {
+        Self {
+            vertex: self.vertex.clone(),
+            marks: self.marks.clone(),
+            owner: self.owner,
+            rest: Arc::clone(&self.rest),
+            marked: AtomicU32::new(self.marked.load(Ordering::Relaxed)),
+            value_type: self.value_type,
+        }
+    }
 }
 
 /// A sample together with the time of the last poll of its source.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Reading {
     /// The sample. The value holds since its time.
     pub sample: Sample,
     /// Time of the last poll of the source: recent if the value is unchanged and fresh, old if it is stale.
     pub checked_at: Timestamp,
+    /// The same on `CLOCK_BOOTTIME`, ns; 0 if it is not known.
+    boottime: i64,
 }
 
 impl Reading {
-    /// Returns the time since the last poll of the source.
+    fn new(sample: Sample, checked: Moment) -> Self {
+        let checked_at = Timestamp::from_nanos(checked.time);
+        Self { sample, checked_at, boottime: checked.boottime }
+    }
+
+    /// Returns the time since the last poll of the source, by a clock that never steps.
     #[inline]
     pub fn age(&self) -> Duration {
-        sys::now().since(self.checked_at)
+        if self.boottime == 0 {
+            return sys::now().since(self.checked_at);
+        }
+        let since = (sys::boottime() as i64).saturating_sub(self.boottime);
+        Duration::from_nanos(since.max(0) as u64)
     }
 
     /// Returns the value as a double, unless it is structured.
@@ -60,43 +105,73 @@ pub struct Range {
 }
 
 impl Vertex {
+    /// Makes the handle of the vertex of entry `index`; `None` if it does not lie in the segment.
     pub(crate) fn new(
         segment: Segment,
         info: VertexInfo,
-        group: u32,
-        index: u32,
+        (index, group): (u32, u32),
         place: Place,
         owner: u64,
-    ) -> Self {
-        Self { segment, info, group, index, place, owner }
+    ) -> Option<Self> {
+        let vertex = segment.shared.map.pin_vertex(&place)?;
+        let marks = segment.shared.flags.as_ref().and_then(|flags| flags.pin_marks(index));
+        let not_yet =
+            || AtomicU32::new(vertex.head().interest.load(Ordering::Relaxed).wrapping_sub(1));
+        let (marked, followed) = (not_yet(), not_yet());
+        let value_type = info.value_type;
+        let rest = Arc::new(Rest { segment, info, group, index, place, followed });
+        Some(Self { vertex, marks, owner, rest, marked, value_type })
     }
 
     /// Returns the topic.
     #[inline]
     pub fn topic(&self) -> &Topic {
-        &self.info.topic
+        &self.rest.info.topic
     }
 
     /// Returns the description in the directory.
     #[inline]
     pub fn info(&self) -> &VertexInfo {
-        &self.info
+        &self.rest.info
     }
 
     /// Returns the segment of the vertex.
     #[inline]
     pub fn segment(&self) -> &Segment {
-        &self.segment
+        &self.rest.segment
+    }
+
+    /// Returns the place of the word `owner` in the segment's file.
+    pub(crate) fn owner_offset(&self) -> u64 {
+        self.rest.place.offset + offset_of!(VertexHead, owner) as u64
+    }
+
+    #[inline]
+    pub(crate) fn group(&self) -> u32 {
+        self.rest.group
     }
 
     #[inline]
     pub(crate) fn index(&self) -> u32 {
-        self.index
+        self.rest.index
     }
 
     #[inline]
     pub(crate) fn raw(&self) -> RawVertex<'_> {
-        self.segment.raw(&self.place)
+        self.vertex.raw()
+    }
+
+    /// Marks the vertex as read, once each time that the publisher took the mark: readers on many cores share its
+    /// cache line.
+    #[inline(always)]
+    fn mark_read(&self) {
+        let interest = self.vertex.head().interest.load(Ordering::Relaxed);
+        if self.marked.load(Ordering::Relaxed) != interest {
+            self.marked.store(interest, Ordering::Relaxed);
+            if let Some(marks) = &self.marks {
+                marks.read.store(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Returns the latest sample. Makes no system call and takes no lock; allocates only for a structured
@@ -114,7 +189,7 @@ impl Vertex {
     // once in large pieces, and a core waits for that longer than for the rest of the read.
     #[inline(always)]
     pub fn latest(&self) -> Result<Reading, Error> {
-        self.segment.mark(self.index, MARK_READ);
+        self.mark_read();
         self.peek()
     }
 
@@ -125,16 +200,29 @@ impl Vertex {
     /// The errors of [`latest`](Self::latest).
     #[inline(always)]
     pub fn peek(&self) -> Result<Reading, Error> {
-        if let SlotState::Whole((sample, checked_at)) = self.raw().latest(self.owner)
-            && let Some(scalar) = Scalar::from_bits(self.info.value_type, sample.bits)
+        if let SlotState::Whole((sample, checked)) = self.raw().latest(self.owner)
+            && let Some(scalar) = Scalar::from_bits(self.value_type, sample.bits)
         {
             let (time, value) = (Timestamp::from_nanos(sample.time), Value::from(scalar));
             let sample = Sample { time, value, origin: sample.meta.origin(false) };
-            return Ok(Reading { sample, checked_at: Timestamp::from_nanos(checked_at) });
+            return Ok(Reading::new(sample, checked));
         }
         match self.latest_structured() {
             Ok(reading) => Ok(*reading),
             Err(e) => Err(*e),
+        }
+    }
+
+    /// Returns the bits of the latest number, and false if the number is unknown.
+    #[inline(always)]
+    pub(crate) fn latest_bits(&self) -> Result<(u64, bool), Error> {
+        self.mark_read();
+        match self.raw().latest_sample(self.owner) {
+            SlotState::Whole(sample) => {
+                Ok((sample.bits, sample.meta.origin(false) != Origin::Unknown))
+            }
+            SlotState::Absent => Err(Error::Empty(self.topic().clone())),
+            other => Err(self.failed(&other)),
         }
     }
 
@@ -144,25 +232,44 @@ impl Vertex {
         let raw = self.raw();
         for _ in 0..STRUCTURED_ATTEMPTS {
             match raw.latest(self.owner) {
-                SlotState::Whole((sample, checked_at)) => {
-                    if let Some(sample) = self.decode(&raw, &sample) {
-                        let checked_at = Timestamp::from_nanos(checked_at);
-                        return Ok(Box::new(Reading { sample, checked_at }));
+                SlotState::Whole((sample, checked)) => match self.decode(&raw, &sample) {
+                    SlotState::Whole(sample) => {
+                        return Ok(Box::new(Reading::new(sample, checked)));
                     }
-                }
+                    // Its bytes were overwritten: there is a newer one.
+                    SlotState::Lapped => {}
+                    other => return Err(Box::new(self.failed(&other))),
+                },
                 SlotState::Absent => return Err(Box::new(Error::Empty(self.topic().clone()))),
-                SlotState::Gone => return Err(Box::new(Error::Gone(self.topic().clone()))),
-                SlotState::Lapped => break,
+                other => return Err(Box::new(self.failed(&other))),
             }
         }
         Err(Box::new(Error::Busy(self.topic().clone())))
+    }
+
+    /// Returns the error of a read that found no sample.
+    #[cold]
+    fn failed<T>(&self, state: &SlotState<T>) -> Error {
+        let topic = self.topic().clone();
+        match state {
+            SlotState::Gone => Error::Gone(topic),
+            SlotState::Damaged => Error::Damaged(topic),
+            _ => Error::Busy(topic),
+        }
     }
 
     /// Tells the publisher that a reader follows this vertex and needs it polled at the publisher's highest
     /// rate. This holds for about a second, so call it repeatedly. A subscription does this by itself.
     #[inline]
     pub fn follow(&self) {
-        self.segment.mark(self.index, MARK_READ | MARK_FOLLOWED);
+        self.mark_read();
+        let interest = self.vertex.head().interest.load(Ordering::Relaxed);
+        if self.rest.followed.load(Ordering::Relaxed) != interest {
+            self.rest.followed.store(interest, Ordering::Relaxed);
+            if let Some(marks) = &self.marks {
+                marks.followed.store(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Returns the number of samples that were ever stored.
@@ -174,9 +281,9 @@ impl Vertex {
     /// Returns the samples with a time in `range`, oldest first, as far as the ring reaches back.
     ///
     /// # Errors
-    /// [`Error::Gone`].
+    /// [`Error::Gone`]; [`Error::Damaged`].
     pub fn range(&self, range: RangeInclusive<Timestamp>) -> Result<Range, Error> {
-        self.segment.mark(self.index, MARK_READ);
+        self.mark_read();
         let raw = self.raw();
         let reach = raw.reach(self.count());
         if reach.is_empty() && raw.read(self.owner, 0) == SlotState::Gone {
@@ -184,14 +291,13 @@ impl Vertex {
         }
         let (mut samples, mut complete) = (Vec::new(), reach.start == 0);
         for ticket in reach.rev() {
-            let sample = match raw.read(self.owner, ticket) {
+            let sample = match raw.read_stored(self.owner, ticket) {
                 SlotState::Whole(sample) => sample,
-                SlotState::Gone => return Err(Error::Gone(self.topic().clone())),
-                SlotState::Absent => continue,
                 SlotState::Lapped => {
                     complete = false;
                     break;
                 }
+                other => return Err(self.failed(&other)),
             };
             let time = Timestamp::from_nanos(sample.time);
             if time < *range.start() {
@@ -200,11 +306,12 @@ impl Vertex {
             }
             if time <= *range.end() {
                 match self.decode(&raw, &sample) {
-                    Some(sample) => samples.push(sample),
-                    None => {
+                    SlotState::Whole(sample) => samples.push(sample),
+                    SlotState::Lapped => {
                         complete = false;
                         break;
                     }
+                    other => return Err(self.failed(&other)),
                 }
             }
         }
@@ -215,26 +322,29 @@ impl Vertex {
     /// Returns the sample that held at `time`, or `None` before the first sample.
     ///
     /// # Errors
-    /// [`Error::Busy`] if the ring no longer reaches back that far; [`Error::Gone`].
+    /// [`Error::TooOld`] if the ring no longer reaches back that far; [`Error::Busy`] if writers outrun this
+    /// reader again and again; [`Error::Gone`]; [`Error::Damaged`].
     #[inline]
     pub fn as_of(&self, time: Timestamp) -> Result<Option<Sample>, Error> {
-        self.segment.mark(self.index, MARK_READ);
+        self.mark_read();
         let raw = self.raw();
-        match raw.as_of(self.owner, time.as_nanos()) {
-            SlotState::Whole(sample) => match self.decode(&raw, &sample) {
-                Some(sample) => Ok(Some(sample)),
-                None => Err(Error::Busy(self.topic().clone())),
-            },
-            SlotState::Absent => Ok(None),
-            SlotState::Lapped => Err(Error::Busy(self.topic().clone())),
-            SlotState::Gone => Err(Error::Gone(self.topic().clone())),
+        let found = match raw.as_of(self.owner, time.as_nanos()) {
+            SlotState::Whole(sample) => self.decode(&raw, &sample),
+            SlotState::Absent => return Ok(None),
+            SlotState::Lapped => SlotState::Lapped,
+            other => return Err(self.failed(&other)),
+        };
+        match found {
+            SlotState::Whole(sample) => Ok(Some(sample)),
+            SlotState::Lapped => Err(Error::TooOld { topic: self.topic().clone(), time }),
+            other => Err(self.failed(&other)),
         }
     }
 
     /// Returns the ticket of the oldest sample that the ring may still hold.
     #[inline]
     pub(crate) fn oldest(&self) -> u64 {
-        self.count().saturating_sub(u64::from(self.place.slots))
+        self.count().saturating_sub(u64::from(self.rest.place.slots))
     }
 
     #[inline]
@@ -243,45 +353,61 @@ impl Vertex {
     }
 
     #[inline]
-    pub(crate) fn read(&self, ticket: u64) -> SlotState<Sample> {
+    pub(crate) fn is_due(&self, ticket: u64) -> bool {
+        self.raw().is_due(self.owner, ticket)
+    }
+
+    /// Returns true once the vertex is unregistered: every read is an error from then on. One load.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.raw().is_gone(self.owner)
+    }
+
+    /// Reads a sample of which [`has_news`](Self::has_news) told.
+    #[inline]
+    pub(crate) fn read(&self, ticket: u64) -> Result<SlotState<Sample>, Error> {
         let raw = self.raw();
-        match raw.read(self.owner, ticket) {
-            // Complete, but not published until `head` is raised. A writer that dies in between leaves
-            // the previous sample as the latest, and no reader may have seen a newer sample.
-            SlotState::Whole(_) if ticket >= raw.count() => SlotState::Absent,
-            SlotState::Whole(sample) => {
-                self.decode(&raw, &sample).map_or(SlotState::Lapped, SlotState::Whole)
-            }
-            SlotState::Absent => SlotState::Absent,
-            SlotState::Lapped => SlotState::Lapped,
-            SlotState::Gone => SlotState::Gone,
+        let found = match raw.read_stored(self.owner, ticket) {
+            SlotState::Whole(sample) => self.decode(&raw, &sample),
+            SlotState::Lapped => return Ok(SlotState::Lapped),
+            other => return Err(self.failed(&other)),
+        };
+        match found {
+            SlotState::Damaged => Err(self.failed(&found)),
+            found => Ok(found),
         }
     }
 
-    /// Decodes a sample; `None` if the bytes of a structured value were overwritten or are invalid.
+    /// Decodes a sample. It is lapped if the bytes of a structured value were overwritten.
     #[inline]
-    fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> Option<Sample> {
-        let structured = self.info.value_type == ValueType::Structured;
-        let value = match Scalar::from_bits(self.info.value_type, sample.bits) {
+    fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> SlotState<Sample> {
+        let structured = self.value_type == ValueType::Structured;
+        let value = match Scalar::from_bits(self.value_type, sample.bits) {
             Some(scalar) => Value::from(scalar),
-            None => Value::Structured(decode_structured(raw, sample)?),
+            None => match decode_structured(raw, sample) {
+                SlotState::Whole(structured) => Value::Structured(structured),
+                SlotState::Lapped => return SlotState::Lapped,
+                _ => return SlotState::Damaged,
+            },
         };
         let time = Timestamp::from_nanos(sample.time);
-        Some(Sample { time, value, origin: sample.meta.origin(structured) })
+        SlotState::Whole(Sample { time, value, origin: sample.meta.origin(structured) })
     }
 }
 
 #[cold]
-fn decode_structured(raw: &RawVertex<'_>, sample: &RawSample) -> Option<Structured> {
+fn decode_structured(raw: &RawVertex<'_>, sample: &RawSample) -> SlotState<Structured> {
     let mut bytes = Vec::new();
     if !raw.copy_bytes(sample, &mut bytes) {
-        return None;
+        return SlotState::Lapped;
     }
-    Structured::from_json(std::str::from_utf8(&bytes).ok()?).ok()
+    let text = std::str::from_utf8(&bytes).ok();
+    let value = text.and_then(|text| Structured::from_json(text).ok());
+    value.map_or(SlotState::Damaged, SlotState::Whole)
 }
 
 impl fmt::Debug for Vertex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Vertex({} in {:?})", self.topic(), self.segment)
+        write!(f, "Vertex({} in {:?})", self.topic(), self.rest.segment)
     }
 }

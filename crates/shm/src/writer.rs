@@ -6,28 +6,40 @@ use std::sync::Arc;
 use skopos_model::{Origin, Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
 
 use crate::error::Error;
+use crate::map::{Pinned, PinnedVertex};
 use crate::own_segment::{NewVertex, OwnSegment};
-use crate::ring::{Payload, Place, Published};
+use crate::ring::{Moment, Payload, Place, Published, VertexHead};
 use crate::spec::VertexSpec;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
 
 /// Publishes into one vertex. Cheap to clone: any number of threads may publish into one vertex.
 #[derive(Clone)]
 pub struct VertexWriter {
     segment: Arc<OwnSegment>,
-    topic: Topic,
-    place: Place,
+    vertex: PinnedVertex,
+    /// The flags of waiters for this vertex and for any; `None` without a page of flags.
+    flags: Option<[Pinned<AtomicU32>; 2]>,
+    owner: u64,
     value_type: ValueType,
     group: u32,
     index: u32,
-    owner: u64,
+    place: Place,
+    topic: Topic,
 }
 
 impl VertexWriter {
     pub(crate) fn new(segment: &Arc<OwnSegment>, new: NewVertex) -> Self {
         let NewVertex { topic, value_type, group, place, index, owner } = new;
-        Self { segment: Arc::clone(segment), topic, place, value_type, group, index, owner }
+        let (vertex, flags) = (segment.pin_vertex(&place), segment.pin_flags(index));
+        let segment = Arc::clone(segment);
+        Self { segment, vertex, flags, owner, value_type, group, index, place, topic }
+    }
+
+    /// Returns the head of the vertex.
+    #[inline]
+    pub(crate) fn head(&self) -> &VertexHead {
+        self.vertex.head()
     }
 
     /// Returns the topic of the vertex.
@@ -55,7 +67,7 @@ impl VertexWriter {
     ///
     /// # Errors
     /// [`Error::WrongType`]; [`Error::Gone`] after the vertex is unregistered; [`Error::NeedsTick`] for a
-    /// vertex of a group.
+    /// vertex of a group; [`Error::Forked`] in a child of the publisher.
     #[inline]
     pub fn publish(&self, value: impl Into<Scalar>) -> Result<Published, Error> {
         self.publish_at(sys::now(), value)
@@ -74,8 +86,42 @@ impl VertexWriter {
     ) -> Result<Published, Error> {
         let value = value.into();
         self.alone()?;
-        self.put(time, value.value_type(), Payload::Bits(value.to_bits()), Origin::Measured)
-            .inspect(|_| self.ring())
+        let (found, payload) = (value.value_type(), Payload::Bits(value.to_bits()));
+        let at = self.segment.moment(time);
+        let done = self.put(at, found, payload, Origin::Measured)?;
+        self.ring(done);
+        Ok(done)
+    }
+
+    /// Publishes a number of the vertex's type from the only handle of the vertex: without its lock.
+    #[inline]
+    pub(crate) fn publish_alone(&self, time: Timestamp, bits: u64) -> Result<Published, Error> {
+        self.segment.check_own()?;
+        let (at, payload) = (self.segment.moment(time), Payload::Bits(bits));
+        let raw = self.vertex.raw();
+        let Some(done) = raw.publish_alone(self.owner, at, payload, Origin::Measured) else {
+            return Err(self.gone());
+        };
+        self.ring(done);
+        Ok(done)
+    }
+
+    /// Marks the source as polled from the only handle of the vertex.
+    #[inline]
+    pub(crate) fn check_alone(&self, time: Timestamp) -> Result<(), Error> {
+        self.segment.check_own()?;
+        let at = self.segment.moment(time);
+        self.vertex.raw().check_alone(self.owner, at).ok_or_else(|| self.gone())
+    }
+
+    /// Unregisters the vertex.
+    pub(crate) fn unregister(&self) {
+        self.segment.unregister(self.index, self.owner);
+    }
+
+    #[cold]
+    fn gone(&self) -> Error {
+        Error::Gone(self.topic.clone())
     }
 
     /// Publishes any sample, also a structured, predicted or unknown one.
@@ -84,18 +130,26 @@ impl VertexWriter {
     /// The errors of [`publish`](Self::publish).
     pub fn publish_sample(&self, sample: &Sample) -> Result<Published, Error> {
         self.alone()?;
-        self.put_value(sample.time, &sample.value, sample.origin).inspect(|_| self.ring())
+        let at = self.segment.moment(sample.time);
+        self.put_value(at, &sample.value, sample.origin).inspect(|done| self.ring(*done))
     }
 
     /// Records that the source was polled at `time` and had not changed. Costs less than publishing the same
     /// value again, and wakes no reader.
     ///
     /// # Errors
-    /// [`Error::Gone`] after the vertex is unregistered.
+    /// [`Error::Gone`] after the vertex is unregistered; [`Error::NeedsTick`] for a vertex of a group, which
+    /// [`Tick::check`] takes; [`Error::Forked`] in a child of the publisher.
     #[inline]
     pub fn check_at(&self, time: Timestamp) -> Result<(), Error> {
-        let vertex = self.segment.vertex(&self.place);
-        vertex.check(self.owner, time).ok_or_else(|| Error::Gone(self.topic.clone()))
+        self.alone()?;
+        self.check(self.segment.moment(time))
+    }
+
+    #[inline]
+    fn check(&self, at: Moment) -> Result<(), Error> {
+        self.segment.check_own()?;
+        self.vertex.raw().check(self.owner, at).ok_or_else(|| self.gone())
     }
 
     /// Returns the type of the values.
@@ -109,25 +163,25 @@ impl VertexWriter {
         if self.group == 0 { Ok(()) } else { Err(Error::NeedsTick(self.topic.clone())) }
     }
 
+    /// Wakes the readers that wait for a sample; an unchanged value is none.
     #[inline]
-    fn ring(&self) {
-        self.segment.ring(self.index, self.segment.vertex(&self.place).head);
+    fn ring(&self, done: Published) {
+        if done == Published::Stored
+            && let Some(flags) = &self.flags
+        {
+            self.segment.ring_one(flags, self.vertex.head());
+        }
     }
 
-    fn put_value(
-        &self,
-        time: Timestamp,
-        value: &Value,
-        origin: Origin,
-    ) -> Result<Published, Error> {
+    fn put_value(&self, at: Moment, value: &Value, origin: Origin) -> Result<Published, Error> {
         let bits = |scalar: Scalar| Payload::Bits(scalar.to_bits());
         match value {
-            Value::F64(v) => self.put(time, ValueType::F64, bits((*v).into()), origin),
-            Value::I64(v) => self.put(time, ValueType::I64, bits((*v).into()), origin),
-            Value::U64(v) => self.put(time, ValueType::U64, bits((*v).into()), origin),
+            Value::F64(v) => self.put(at, ValueType::F64, bits((*v).into()), origin),
+            Value::I64(v) => self.put(at, ValueType::I64, bits((*v).into()), origin),
+            Value::U64(v) => self.put(at, ValueType::U64, bits((*v).into()), origin),
             Value::Structured(s) => {
                 let text = s.to_string();
-                self.put(time, ValueType::Structured, Payload::Bytes(text.as_bytes()), origin)
+                self.put(at, ValueType::Structured, Payload::Bytes(text.as_bytes()), origin)
             }
         }
     }
@@ -135,7 +189,7 @@ impl VertexWriter {
     #[inline]
     fn put(
         &self,
-        time: Timestamp,
+        at: Moment,
         found: ValueType,
         payload: Payload<'_>,
         origin: Origin,
@@ -144,10 +198,8 @@ impl VertexWriter {
             let (topic, wanted) = (self.topic.clone(), self.value_type);
             return Err(Error::WrongType { topic, wanted, found });
         }
-        let vertex = self.segment.vertex(&self.place);
-        vertex
-            .publish(self.owner, time, payload, origin)
-            .ok_or_else(|| Error::Gone(self.topic.clone()))
+        self.segment.check_own()?;
+        self.vertex.raw().publish(self.owner, at, payload, origin).ok_or_else(|| self.gone())
     }
 }
 
@@ -162,6 +214,8 @@ impl fmt::Debug for VertexWriter {
 pub struct Group {
     segment: Arc<OwnSegment>,
     id: u32,
+    /// Time of the last tick, complete or not, ns.
+    last: i64,
     /// Vertices whose waiters are woken at the end of the tick; kept for its allocation.
     touched: Vec<VertexWriterId>,
     /// The text of the current structured value; kept for its allocation.
@@ -177,7 +231,7 @@ struct VertexWriterId {
 
 impl Group {
     pub(crate) fn new(segment: &Arc<OwnSegment>, id: u32) -> Self {
-        Self { segment: Arc::clone(segment), id, touched: Vec::new(), text: String::new() }
+        Self { segment: Arc::clone(segment), id, last: 0, touched: Vec::new(), text: String::new() }
     }
 
     /// Registers a vertex of this group.
@@ -189,27 +243,32 @@ impl Group {
     }
 
     /// Starts a tick. All its samples carry one time: `time`, or just after the previous tick's if that is
-    /// later. Readers can take the tick as one snapshot.
+    /// later. Readers can take the tick as one snapshot once it is [committed](Tick::commit).
     pub fn tick(&mut self, time: Timestamp) -> Tick<'_> {
-        let last = self.segment.group(self.id).tick_time.load(Ordering::Relaxed);
-        let time = Timestamp::from_nanos(time.as_nanos().max(last.saturating_add(1)));
+        self.last = time.as_nanos().max(self.last.saturating_add(1));
         self.touched.clear();
-        Tick { group: self, time }
+        // After a step back of the clock the tick has a later time than it should, and its age is right.
+        let at = Moment { time: self.last, ..self.segment.moment(time) };
+        Tick { at, group: self }
     }
 }
 
-/// One tick of a group. It is complete when dropped.
+/// One tick of a group, complete with [`commit`](Self::commit).
+///
+/// A tick that is dropped without it, because an error ended it half-way, is passed over by snapshots. What it
+/// published is still the latest value of each vertex, and the next tick has a later time.
 #[derive(Debug)]
+#[must_use = "a tick that is not committed is passed over by snapshots"]
 pub struct Tick<'a> {
     group: &'a mut Group,
-    time: Timestamp,
+    at: Moment,
 }
 
 impl Tick<'_> {
     /// Returns the time that every sample of this tick carries.
     #[inline]
     pub fn time(&self) -> Timestamp {
-        self.time
+        Timestamp::from_nanos(self.at.time)
     }
 
     /// Registers another vertex of the group during the tick.
@@ -242,7 +301,7 @@ impl Tick<'_> {
         let value = value.into();
         self.own(vertex)?;
         let payload = Payload::Bits(value.to_bits());
-        let done = vertex.put(self.time, value.value_type(), payload, Origin::Measured)?;
+        let done = vertex.put(self.at, value.value_type(), payload, Origin::Measured)?;
         Ok(self.touch(vertex, done))
     }
 
@@ -259,7 +318,7 @@ impl Tick<'_> {
             return self.publish_structured(vertex, value);
         }
         self.own(vertex)?;
-        let done = vertex.put_value(self.time, value, Origin::Measured)?;
+        let done = vertex.put_value(self.at, value, Origin::Measured)?;
         Ok(self.touch(vertex, done))
     }
 
@@ -277,8 +336,32 @@ impl Tick<'_> {
         text.clear();
         write!(text, "{value}").expect("a String takes all");
         let payload = Payload::Bytes(text.as_bytes());
-        let done = vertex.put(self.time, ValueType::Structured, payload, Origin::Measured)?;
+        let done = vertex.put(self.at, ValueType::Structured, payload, Origin::Measured)?;
         Ok(self.touch(vertex, done))
+    }
+
+    /// Records that the source was polled in this tick and had not changed.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]; [`Error::SnapshotGroup`]; [`Error::Forked`].
+    #[inline]
+    pub fn check(&self, vertex: &VertexWriter) -> Result<(), Error> {
+        self.own(vertex)?;
+        vertex.check(self.at)
+    }
+
+    /// Completes the tick: snapshots have its samples from now on. Reports, too, that this process lives.
+    pub fn commit(self) {
+        let segment = &self.group.segment;
+        if !segment.is_own() {
+            return;
+        }
+        let shared = segment.group(self.group.id);
+        shared.ticks.fetch_add(1, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire load in `snapshot`: a reader that sees this time sees every
+        // sample of the tick.
+        shared.tick_time.store(self.at.time, Ordering::Release);
+        segment.heartbeat();
     }
 
     #[inline]
@@ -289,8 +372,10 @@ impl Tick<'_> {
 
     #[inline]
     fn touch(&mut self, vertex: &VertexWriter, done: Published) -> Published {
-        let (index, place) = (vertex.index, vertex.place);
-        self.group.touched.push(VertexWriterId { index, place });
+        if done == Published::Stored {
+            let (index, place) = (vertex.index, vertex.place);
+            self.group.touched.push(VertexWriterId { index, place });
+        }
         done
     }
 }
@@ -298,12 +383,10 @@ impl Tick<'_> {
 impl Drop for Tick<'_> {
     fn drop(&mut self) {
         let segment = &self.group.segment;
-        let shared = segment.group(self.group.id);
-        shared.ticks.fetch_add(1, Ordering::Relaxed);
-        // SYNC: pairs with the Acquire load in `Snapshot`: a reader that sees this time sees every
-        // sample of the tick.
-        shared.tick_time.store(self.time.as_nanos(), Ordering::Release);
-        segment.heartbeat();
+        // In a child that was forked inside of a tick, the tick is the parent's.
+        if !segment.is_own() {
+            return;
+        }
         let touched = self.group.touched.iter();
         segment.ring_all(touched.map(|t| (t.index, segment.vertex(&t.place).head)));
     }

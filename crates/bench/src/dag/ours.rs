@@ -117,7 +117,7 @@ impl Dag {
             tick.publish(writer, value)?;
             self.graph.set(*id, now, Scalar::U64(value)).map_err(failed)?;
         }
-        drop(tick);
+        tick.commit();
         let mut outcome = Ok(());
         let insights = &self.insights;
         self.graph.run(now, &mut |computed| {

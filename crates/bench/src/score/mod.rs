@@ -1,6 +1,8 @@
-//! `skopos-bench score`: samples in shared memory beside Redis Streams, the store of Apollo.
+//! `skopos-bench score`: samples in shared memory beside Redis Streams, the store of Apollo, and beside a bare
+//! seqlock, the least that a shared value can cost.
 
 pub(crate) mod bench;
+pub(crate) mod bare;
 pub(crate) mod latest;
 pub(crate) mod publish;
 pub(crate) mod subscribe;
@@ -29,6 +31,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
          socket, without persistence",
         plan.rounds
     ));
+    plan.say("beside a bare seqlock …");
+    bare::measure(&bench, &mut report)?;
     plan.say("latest value …");
     latest::measure(&bench, &mut report)?;
     plan.say("publish …");

@@ -171,6 +171,7 @@ fn publish_for_ever(dir: &Path, name: &str, life: u64) {
                 let value = sample(*recipe, life, ticket).value;
                 tick.publish_value(writer, &value).expect("registered");
             }
+            tick.commit();
         }
     });
 }

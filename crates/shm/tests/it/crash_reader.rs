@@ -22,10 +22,11 @@ pub(crate) struct Checked {
     pub(crate) snapshots: AtomicU64,
     pub(crate) churned: AtomicU64,
     pub(crate) woken: AtomicU64,
+    pub(crate) remains: AtomicU64,
 }
 
 impl Checked {
-    pub(crate) fn all(&self) -> [(&'static str, u64); 9] {
+    pub(crate) fn all(&self) -> [(&'static str, u64); 10] {
         [
             ("latest", &self.latest),
             ("oldest", &self.oldest),
@@ -36,6 +37,7 @@ impl Checked {
             ("snapshots", &self.snapshots),
             ("churned", &self.churned),
             ("woken", &self.woken),
+            ("remains", &self.remains),
         ]
         .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
     }
@@ -78,13 +80,13 @@ impl Followed {
         ticket
     }
 
-    fn latest(&mut self, life: u64, checked: &Checked) {
+    fn latest(&mut self, life: u64, checked: &Checked) -> Result<(), Error> {
         let reading = match self.vertex.latest() {
             Ok(reading) => reading,
-            Err(Error::Empty(_)) if self.newest == 0 => return,
+            Err(Error::Empty(_)) if self.newest == 0 => return Ok(()),
             // A small ring can be lapped for ever if the scheduler does not let the reader run.
-            Err(Error::Busy(_)) => return,
-            Err(e) => panic!("{e}"),
+            Err(Error::Busy(_)) => return Ok(()),
+            Err(e) => return Err(e),
         };
         assert!(reading.checked_at >= reading.sample.time, "checked before the sample's time");
         if let Some(ticket) = self.whole(life, &reading.sample) {
@@ -96,6 +98,7 @@ impl Followed {
             self.shared.0 = time;
         }
         add(&checked.latest, 1);
+        Ok(())
     }
 
     fn delivery(&mut self, life: u64, delivery: Delivery, checked: &Checked) {
@@ -125,40 +128,43 @@ impl Followed {
         );
     }
 
-    fn drain(&mut self, life: u64, most: u32, checked: &Checked) {
+    fn drain(&mut self, life: u64, most: u32, checked: &Checked) -> Result<(), Error> {
         for _ in 0..most {
-            match self.subscription.try_next().expect("it stays registered") {
+            match self.subscription.try_next()? {
                 Some(delivery) => self.delivery(life, delivery, checked),
-                None => return,
+                None => break,
             }
         }
+        Ok(())
     }
 
-    fn wait(&mut self, life: u64, checked: &Checked) {
+    fn wait(&mut self, life: u64, checked: &Checked) -> Result<(), Error> {
         let timeout = Duration::from_millis(1);
-        if let Some(delivery) = self.subscription.next_timeout(timeout).expect("it stays") {
+        if let Some(delivery) = self.subscription.next_timeout(timeout)? {
             self.delivery(life, delivery, checked);
             add(&checked.woken, 1);
         }
+        Ok(())
     }
 
     /// Reads the oldest sample: the writer is about to overwrite it, so a torn sample is most likely there.
-    fn oldest(&self, life: u64, checked: &Checked) {
+    fn oldest(&self, life: u64, checked: &Checked) -> Result<(), Error> {
         for _ in 0..50 {
             let mut fresh = self.vertex.subscribe_from_oldest();
-            if let Some(Delivery::Sample(sample)) = fresh.try_next().expect("it stays registered") {
+            if let Some(Delivery::Sample(sample)) = fresh.try_next()? {
                 self.whole(life, &sample);
                 add(&checked.oldest, 1);
             }
         }
+        Ok(())
     }
 
-    fn range(&mut self, life: u64, checked: &Checked) {
+    fn range(&mut self, life: u64, checked: &Checked) -> Result<(), Error> {
         if self.vertex.count() == 0 {
-            return;
+            return Ok(());
         }
         let from = base(life) + (self.newest as i64 - 20).max(0);
-        let range = self.vertex.range(at(from)..=at(i64::MAX)).expect("it stays registered");
+        let range = self.vertex.range(at(from)..=at(i64::MAX))?;
         let mut before: Option<u64> = None;
         let mut time = at(from);
         for sample in &range.samples {
@@ -171,11 +177,12 @@ impl Followed {
         }
         self.newest = before.unwrap_or(0).max(self.newest);
         add(&checked.ranges, 1);
+        Ok(())
     }
 
-    fn as_of(&mut self, life: u64, checked: &Checked) {
+    fn as_of(&mut self, life: u64, checked: &Checked) -> Result<(), Error> {
         if self.recipe == Recipe::Shared || self.vertex.count() == 0 {
-            return;
+            return Ok(());
         }
         let wanted = if self.recipe == Recipe::Quarter { 4 * self.newest + 3 } else { self.newest };
         match self.vertex.as_of(at(base(life) + wanted as i64)) {
@@ -184,15 +191,16 @@ impl Followed {
                 add(&checked.as_of, 1);
             }
             Ok(None) => panic!("a sample that was read before is missing"),
-            Err(Error::Busy(_)) => {}
-            Err(e) => panic!("{e}"),
+            Err(Error::Busy(_) | Error::TooOld { .. }) => {}
+            Err(e) => return Err(e),
         }
+        Ok(())
     }
 
     /// Checks the rest of the subscription and the final state of the ring after the death.
-    fn post_mortem(&mut self, life: u64, checked: &Checked) {
+    fn post_mortem(&mut self, life: u64, checked: &Checked) -> Result<(), Error> {
         let name = self.vertex.topic().clone();
-        self.drain(life, u32::MAX, checked);
+        self.drain(life, u32::MAX, checked)?;
         let count = self.vertex.count();
         if self.recipe != Recipe::Shared && count > 0 {
             assert_eq!(
@@ -207,12 +215,13 @@ impl Followed {
                 let ticket = self.whole(life, &reading.sample).unwrap_or(count - 1);
                 assert_eq!(ticket + 1, count, "{name}: the latest is not the last");
             }
-            Err(e) => assert!(count == 0 && matches!(e, Error::Empty(_)), "{name}: {e}"),
+            Err(Error::Empty(_)) => assert_eq!(count, 0, "{name}"),
+            Err(e) => return Err(e),
         }
         let slots = u64::from(self.vertex.info().slots);
         let (mut delivered, mut lost) = (0, 0);
         let mut again = self.vertex.subscribe_from_oldest();
-        while let Some(delivery) = again.try_next().expect("it stays registered") {
+        while let Some(delivery) = again.try_next()? {
             match delivery {
                 Delivery::Sample(sample) => {
                     self.whole(life, &sample);
@@ -228,8 +237,10 @@ impl Followed {
                 "{name}: only the slot that the writer held can be lost, not {lost}"
             );
         }
-        let all = self.vertex.range(at(i64::MIN)..=at(i64::MAX)).expect("it stays registered");
+        let all = self.vertex.range(at(i64::MIN)..=at(i64::MAX))?;
         assert_eq!(all.samples.len() as u64, delivered, "{name}: range and subscription differ");
+        add(&checked.remains, 1);
+        Ok(())
     }
 }
 
@@ -270,7 +281,7 @@ impl<'a> Reader<'a> {
             let which = random.below(self.followed.len());
             let (life, checked) = (self.life, self.checked);
             let followed = &mut self.followed[which];
-            match random.below(9) {
+            let done = match random.below(9) {
                 0 => followed.drain(life, 64, checked),
                 1 => followed.range(life, checked),
                 2 => followed.as_of(life, checked),
@@ -278,19 +289,35 @@ impl<'a> Reader<'a> {
                 4 => self.snapshot(false),
                 5 => self.churn(),
                 6 => followed.oldest(life, checked),
-                _ => (0..50).for_each(|_| followed.latest(life, checked)),
-            }
+                _ => (0..50).try_for_each(|_| followed.latest(life, checked)),
+            };
+            self.is_sound(done);
         }
         assert!(!self.segment.is_alive(), "its process has ended");
-        self.snapshot(true);
-        for followed in &mut self.followed {
-            followed.post_mortem(self.life, self.checked);
+        let done = self.snapshot(true);
+        self.is_sound(done);
+        for at in 0..self.followed.len() {
+            let done = self.followed[at].post_mortem(self.life, self.checked);
+            self.is_sound(done);
         }
-        self.churn();
+        let done = self.churn();
+        self.is_sound(done);
         self.followed.into_iter().map(|followed| followed.vertex).collect()
     }
 
-    fn snapshot(&mut self, dead: bool) {
+    /// Checks the outcome of a read. A publisher that starts in this directory closes the segments of those that
+    /// were killed, so a vertex may be gone, but only after the death of its publisher.
+    fn is_sound(&self, done: Result<(), Error>) {
+        match done {
+            Ok(()) => {}
+            Err(Error::Gone(topic)) => {
+                assert!(!self.segment.is_alive(), "{topic} is gone, and its publisher lives");
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+
+    fn snapshot(&mut self, dead: bool) -> Result<(), Error> {
         let members: Vec<Vertex> = self
             .followed
             .iter()
@@ -299,9 +326,9 @@ impl<'a> Reader<'a> {
             .collect();
         let taken = match snapshot(&members) {
             Ok(taken) => taken,
-            Err(Error::Empty(_)) if self.tick == 0 => return,
-            Err(Error::Busy(_)) if !dead => return,
-            Err(e) => panic!("{e}"),
+            Err(Error::Empty(_)) if self.tick == 0 => return Ok(()),
+            Err(Error::Busy(_)) if !dead => return Ok(()),
+            Err(e) => return Err(e),
         };
         let tick = taken.time.as_nanos() - base(self.life);
         assert!(tick >= self.tick, "ticks go back");
@@ -314,10 +341,11 @@ impl<'a> Reader<'a> {
             assert_eq!(found, Some(wanted as u64), "{}: a value of another tick", vertex.topic());
         }
         add(&self.checked.snapshots, 1);
+        Ok(())
     }
 
     /// Lists the registered vertices and reads the temporary ones.
-    fn churn(&self) {
+    fn churn(&self) -> Result<(), Error> {
         for vertex in self.segment.vertices() {
             let Some(which) = vertex.topic().as_str().strip_prefix("crash/churn/") else {
                 continue;
@@ -334,8 +362,9 @@ impl<'a> Reader<'a> {
                     add(&self.checked.churned, 1);
                 }
                 Err(Error::Empty(_) | Error::Gone(_) | Error::Busy(_)) => {}
-                Err(e) => panic!("{e}"),
+                Err(e) => return Err(e),
             }
         }
+        Ok(())
     }
 }

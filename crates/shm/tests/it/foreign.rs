@@ -86,7 +86,9 @@ fn subject() -> Subject {
     publisher.unregister(&gone);
     let mut group = publisher.group("a-group").expect("room");
     let member = group.register(spec("n01/member", u64s).slots(2)).expect("room");
-    group.tick(at(44)).publish(&member, 5u64).expect("registered");
+    let mut tick = group.tick(at(44));
+    tick.publish(&member, 5u64).expect("registered");
+    tick.commit();
     writers.push(member);
     Subject { dir, publisher, writers }
 }

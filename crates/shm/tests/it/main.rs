@@ -4,16 +4,19 @@
 
 mod support;
 
+mod ages;
 mod crash;
 mod crash_child;
 mod crash_reader;
 mod foreign;
+mod forks;
 mod hostile;
 mod mutations;
 mod full;
 mod owners;
 mod publishers;
 mod snapshots;
+mod typed;
 mod host;
 mod memory;
 mod waiting;

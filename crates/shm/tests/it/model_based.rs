@@ -355,7 +355,7 @@ impl Registered {
             None if self.model.samples.len() <= self.model.slots => {
                 assert!(matches!(found, Ok(None)), "{found:?}");
             }
-            _ => assert!(matches!(found, Err(Error::Busy(_))), "{found:?}"),
+            _ => assert!(matches!(found, Err(Error::TooOld { .. })), "{found:?}"),
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fs;
 use std::sync::Barrier;
+use std::time::Duration;
 
 use skopos_model::{Origin, Sample, Scalar, Value, ValueType};
 use skopos_shm::{
-    Delivery, Error, Interest, Published, Publisher, Segment, Vertex, VertexWriter,
+    Delivery, Error, Host, Interest, Published, Publisher, Segment, Vertex, VertexWriter,
     layout::MAX_SLOTS,
 };
 
@@ -408,7 +409,7 @@ fn come_and_go(dir: &std::path::Path, thread: u64) {
         let segment = Segment::open(publisher.path()).expect("it is ours and alive");
         let vertex = segment.find(writer.topic()).expect("registered");
         assert_eq!(vertex.latest().expect("published").as_f64(), Some(n as f64));
-        let timeout = std::time::Duration::from_nanos(1);
+        let timeout = Duration::from_nanos(1);
         vertex.subscribe().next_timeout(timeout).expect("registered");
         // A publisher that closed just before may only have removed its own file.
         assert!(publisher.path().exists(), "a living publisher's file was removed");
@@ -429,8 +430,24 @@ fn checked_at_of_a_subscription_is_for_its_last_sample() {
     assert!(!subscription.has_next(), "a poll without a change is not a sample");
     assert_eq!(subscription.checked_at(), Some(at(20)));
     publisher.unregister(&writer);
-    assert!(subscription.has_next(), "`try_next` has an error to return");
     assert_eq!(subscription.checked_at(), None);
+}
+
+/// A program that follows many vertices and waits for news of any of them read all of them again and again.
+#[test]
+fn a_vertex_that_is_gone_has_no_news_for_ever() {
+    let (_dir, publisher, writer, vertex) = one(ValueType::U64, 4);
+    let mut subscription = vertex.subscribe_with_latest();
+    writer.publish_at(at(1), 1u64).expect("registered");
+    assert!(subscription.has_next() && !vertex.is_gone());
+    publisher.unregister(&writer);
+    assert!(vertex.is_gone());
+    assert!(!subscription.has_next(), "an event that never comes");
+    assert!(matches!(subscription.try_next(), Err(Error::Gone(_))));
+    assert!(!subscription.has_next());
+    let host = Host::open_dirs(vec![publisher.path().parent().expect("a folder").to_owned()]);
+    let wait = Duration::from_millis(20);
+    assert!(!host.expect("ours").wait(wait, || subscription.has_next()), "a wait that rests");
 }
 
 /// A publisher may skip unread vertices, so it must know which are read.

@@ -25,7 +25,7 @@ fn a_snapshot_is_of_the_last_complete_tick() {
     tick.publish(&a, 1u64).expect("of this group");
     assert!(matches!(snapshot(&vertices), Err(Error::Empty(_))), "the tick is not complete yet");
     tick.publish_structured(&b, &structured("[1]")).expect("of this group");
-    drop(tick);
+    tick.commit();
     let taken = snapshot(&vertices).expect("a complete tick");
     assert_eq!(taken.time, at(100));
     let times: Vec<_> = taken.samples.iter().flatten().map(|s| s.time).collect();
@@ -36,7 +36,7 @@ fn a_snapshot_is_of_the_last_complete_tick() {
     tick.publish(&a, 2u64).expect("of this group");
     assert_eq!(vertices[0].latest().expect("published").as_f64(), Some(2.0));
     assert_eq!(snapshot(&vertices).expect("the previous tick"), taken);
-    drop(tick);
+    tick.commit();
     let taken = snapshot(&vertices).expect("a complete tick");
     assert_eq!(taken.time, at(200));
     assert_eq!(taken.samples[0].as_ref().map(|s| s.value.clone()), Some(Value::U64(2)));
@@ -78,7 +78,7 @@ fn vertices_of_different_groups_are_refused() {
     assert!(matches!(tick.publish(&b, 1u64), Err(Error::SnapshotGroup(_))));
     assert!(matches!(tick.publish(&alone, 1u64), Err(Error::SnapshotGroup(_))));
     tick.publish(&a, 1u64).expect("its own");
-    drop(tick);
+    tick.commit();
     assert!(matches!(a.publish(1u64), Err(Error::NeedsTick(_))), "outside of a tick");
     for together in [["test/a", "test/b"], ["test/a", "test/alone"], ["test/alone", "test/alone"]] {
         let taken = snapshot(&find(&publisher, &together));
@@ -94,7 +94,9 @@ fn a_member_that_is_gone_is_an_error() {
     let publisher = publisher(dir.path(), "gone");
     let mut group = publisher.group("g").expect("room");
     let a = group.register(spec("test/a", ValueType::U64)).expect("room");
-    group.tick(at(1)).publish(&a, 1u64).expect("its own");
+    let mut tick = group.tick(at(1));
+    tick.publish(&a, 1u64).expect("its own");
+    tick.commit();
     let vertices = find(&publisher, &["test/a"]);
     publisher.unregister(&a);
     assert!(matches!(snapshot(&vertices), Err(Error::Gone(_))));
@@ -110,7 +112,9 @@ fn vertices_of_a_dead_segment_and_its_successor_are_refused() {
         let publisher = publisher(dir.path(), "phoenix");
         let mut group = publisher.group("g").expect("room");
         let a = group.register(spec("test/a", ValueType::U64)).expect("room");
-        group.tick(at(value as i64)).publish(&a, value).expect("its own");
+        let mut tick = group.tick(at(value as i64));
+        tick.publish(&a, value).expect("its own");
+        tick.commit();
         let vertex = find(&publisher, &["test/a"]).remove(0);
         (publisher, vertex)
     };
@@ -144,6 +148,7 @@ fn snapshots_are_consistent_while_ticks_go_on() {
                 for writer in &writers {
                     tick.publish(writer, n).expect("its own");
                 }
+                tick.commit();
             }
         });
         let (mut last, mut taken) = (0, 0);
@@ -165,4 +170,43 @@ fn snapshots_are_consistent_while_ticks_go_on() {
     });
     assert!(taken > 1, "only {taken} snapshots");
     drop(publisher);
+}
+
+#[test]
+fn a_tick_that_an_error_ends_is_passed_over() {
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "ticks");
+    let mut group = publisher.group("pair").expect("room");
+    let a = group.register(spec("test/a", ValueType::U64)).expect("room");
+    let b = group.register(spec("test/b", ValueType::U64)).expect("room");
+    let vertices = find(&publisher, &["test/a", "test/b"]);
+    let mut publish = |time: i64, value: u64, fails: bool| -> Result<(), Error> {
+        let mut tick = group.tick(at(time));
+        tick.publish(&a, value)?;
+        if fails {
+            tick.publish(&b, 0.5)?;
+        }
+        tick.publish(&b, value)?;
+        tick.commit();
+        Ok(())
+    };
+    publish(100, 1, false).expect("a whole tick");
+    assert!(matches!(publish(200, 2, true), Err(Error::WrongType { .. })));
+    let taken = snapshot(&vertices).expect("the tick before");
+    assert_eq!(taken.time, at(100));
+    let values = |taken: &skopos_shm::Snapshot| -> Vec<_> {
+        taken.samples.iter().flatten().map(|sample| sample.value.clone()).collect()
+    };
+    assert_eq!(values(&taken), [Value::U64(1), Value::U64(1)]);
+    assert_eq!(vertices[0].latest().expect("published").as_f64(), Some(2.0), "one by one");
+    // The next tick is after it, also if the clock went back meanwhile.
+    publish(150, 3, false).expect("a whole tick");
+    let taken = snapshot(&vertices).expect("the last tick");
+    assert_eq!((taken.time, values(&taken)), (at(201), vec![Value::U64(3), Value::U64(3)]));
+    let check = a.check_at(at(999));
+    assert!(matches!(check, Err(Error::NeedsTick(_))), "a time of its own would part the tick");
+    let tick = group.tick(at(300));
+    tick.check(&a).expect("its own");
+    tick.commit();
+    assert_eq!(vertices[0].latest().expect("published").checked_at, at(300));
 }

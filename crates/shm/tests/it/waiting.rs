@@ -9,7 +9,8 @@ use skopos_model::{Value, ValueType};
 use skopos_shm::{Delivery, Error, Host, Publisher, Segment, Vertex, VertexWriter};
 
 use crate::support::{
-    Kill, PATIENCE, at, child_dir, must_end, publisher, runtime_dir, spec, this_binary, topic,
+    Kill, PATIENCE, at, child_dir, must_end, publisher, runtime_dir, skipped, spec, this_binary,
+    topic,
 };
 
 fn one(dir: &tempfile::TempDir) -> (Publisher, VertexWriter, Vertex) {
@@ -184,4 +185,197 @@ fn echo_samples() {
             None => panic!("never woken"),
         }
     }
+}
+
+/// Makes the system call `number` fail with `error` in this thread, as the filters of containers do.
+fn refuse(number: libc::c_long, error: libc::c_int) {
+    const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let number = u32::try_from(number).expect("a small number");
+    let mut steps = [
+        step(LOAD_NUMBER, 0, 0, 0),
+        step(IF_EQUAL, 0, 1, number),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the calls change this thread alone, and the kernel copies the program.
+    let made = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+    };
+    assert!(made, "no filter: {}", std::io::Error::last_os_error());
+}
+
+/// Returns the processor time of this thread.
+fn processor_time() -> Duration {
+    let mut spent = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut spent) };
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+#[test]
+#[ignore = "a child process of the test below"]
+fn wait_under_a_filter() {
+    let Some(dir) = child_dir() else { return };
+    let both = ["a", "b"].map(|name| publisher(&dir, name));
+    let writer = both[0].register(spec("test/a", ValueType::U64)).expect("room");
+    let host = Host::open_dirs(vec![dir]).expect("ours");
+    let vertex = host.find(&topic("test/a")).expect("registered");
+    let rests = |what: &str, wait: &mut dyn FnMut()| {
+        let before = processor_time();
+        wait();
+        let spent = processor_time() - before;
+        assert!(spent < Duration::from_millis(100), "{what} took {spent:?} of a second");
+    };
+    let second = Duration::from_secs(1);
+    refuse(libc::SYS_futex_waitv, libc::EPERM);
+    rests("two segments", &mut || assert!(!host.wait(second, || false)));
+    refuse(libc::SYS_futex, libc::EPERM);
+    let mut cursor = vertex.subscribe();
+    rests("a vertex", &mut || {
+        assert!(cursor.next_timeout(second).expect("registered").is_none());
+    });
+    writer.publish(1u64).expect("registered");
+    assert_eq!(number(cursor.next_timeout(second).expect("registered")), Some(1));
+    // The harness would wait for this thread, which can wake nobody any more.
+    // SAFETY: the call ends this process.
+    unsafe { libc::_exit(0) };
+}
+
+#[test]
+fn a_wait_whose_system_call_is_refused_rests() {
+    let dir = runtime_dir();
+    let status = this_binary("waiting::wait_under_a_filter", dir.path()).status();
+    assert!(status.expect("this binary runs").success());
+}
+
+#[test]
+#[ignore = "a child process of the test below"]
+fn wait_without_membarrier() {
+    let Some(dir) = child_dir() else { return };
+    let publisher = publisher(&dir, "a");
+    let mut writer = publisher.writer::<u64>("test/a").expect("room");
+    let bytes = std::fs::read(publisher.path()).expect("readable");
+    if bytes[244] == 0 {
+        skipped("wait_without_membarrier", "the kernel has no membarrier");
+        return;
+    }
+    refuse(libc::SYS_membarrier, libc::EPERM);
+    let host = Host::open_dirs(vec![dir.clone()]).expect("ours");
+    let mut cursor = host.find(&topic("test/a")).expect("registered").subscribe();
+    let before = processor_time();
+    assert!(cursor.next_timeout(Duration::from_secs(1)).expect("registered").is_none());
+    let spent = processor_time() - before;
+    assert!(spent < Duration::from_millis(100), "it took {spent:?} of a second");
+    let mut flag_is_up = true;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            writer.publish(1).expect("registered");
+        });
+        assert_eq!(number(cursor.next_timeout(PATIENCE).expect("registered")), Some(1));
+        // The epoch counts wake-ups: a waiter without the fence must not rely on one.
+        let bytes = std::fs::read(publisher.path()).expect("readable");
+        flag_is_up = bytes[260..264] != [0; 4];
+    });
+    assert!(!flag_is_up, "it raised a flag without the fence");
+}
+
+/// A waiter that cannot make the fence that the publisher leaves out could miss a wake-up.
+#[test]
+fn a_waiter_without_membarrier_polls() {
+    let dir = runtime_dir();
+    let status = this_binary("waiting::wait_without_membarrier", dir.path()).status();
+    assert!(status.expect("this binary runs").success());
+}
+
+/// Publishes between a waiter's last look and its sleep are the ones whose wake-ups get lost.
+#[test]
+fn no_publish_without_a_fence_is_slept_through() {
+    const ROUNDS: u64 = 3000;
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "quick");
+    let mut writer = publisher.writer::<u64>("test/a").expect("room");
+    let vertex = Segment::open(publisher.path()).expect("sound").find(&topic("test/a"));
+    let vertex = vertex.expect("registered");
+    let seen = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let slept = must_end("a reader and a writer in turns", move || {
+        let waiter = {
+            let (mut cursor, seen) = (vertex.subscribe(), Arc::clone(&seen));
+            std::thread::spawn(move || {
+                let mut slept = 0u64;
+                for n in 1..=ROUNDS {
+                    let started = Instant::now();
+                    let found = number(cursor.next_timeout(PATIENCE).expect("registered"));
+                    assert_eq!(found, Some(n));
+                    // A wake-up that is lost is made up for after the longest sleep.
+                    slept += u64::from(started.elapsed() >= Duration::from_millis(100));
+                    seen.store(n, std::sync::atomic::Ordering::Release);
+                }
+                slept
+            })
+        };
+        for n in 1..=ROUNDS {
+            while seen.load(std::sync::atomic::Ordering::Acquire) < n - 1 {
+                std::hint::spin_loop();
+            }
+            // The waiter is anywhere between its look and its sleep.
+            for _ in 0..n % 512 {
+                std::hint::spin_loop();
+            }
+            writer.publish(n).expect("registered");
+        }
+        waiter.join().expect("no panic")
+    });
+    println!("{slept} of {ROUNDS} rounds took a whole sleep");
+    // A busy machine delays some.
+    assert!(slept < ROUNDS / 10, "{slept} wake-ups of {ROUNDS} were lost");
+}
+
+#[test]
+fn a_damaged_count_is_an_error_and_keeps_no_reader_busy() {
+    use std::os::unix::fs::FileExt as _;
+    let dir = runtime_dir();
+    let (publisher, writer, vertex) = one(&dir);
+    writer.publish_at(at(1), 1u64).expect("registered");
+    let mut cursor = vertex.subscribe();
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(publisher.path());
+    let file = file.expect("our own file");
+    // The word `head` is the second of the vertex, which begins with its owner.
+    let bytes = std::fs::read(publisher.path()).expect("readable");
+    let heap = u64::from_le_bytes(bytes[56..64].try_into().expect("eight bytes"));
+    file.write_all_at(&(1u64 << 40).to_le_bytes(), heap + 8).expect("written");
+    must_end("reads of a damaged vertex", move || {
+        let gone = |e: Option<Error>| matches!(e, Some(Error::Damaged(_)));
+        assert!(gone(vertex.latest().err()));
+        assert!(gone(vertex.as_of(at(5)).err()));
+        assert!(gone(vertex.range(at(0)..=at(9)).err()));
+        assert!(gone(cursor.next_timeout(PATIENCE).err()), "at once");
+    });
+}
+
+#[test]
+fn an_unchanged_value_wakes_nobody() {
+    let dir = runtime_dir();
+    let (_publisher, writer, vertex) = one(&dir);
+    writer.publish(1u64).expect("registered");
+    let mut cursor = vertex.subscribe();
+    let waiting = std::thread::spawn(move || {
+        let before = processor_time();
+        let found = cursor.next_timeout(Duration::from_millis(300)).expect("registered");
+        (found, processor_time() - before)
+    });
+    let mut published = 0u64;
+    while !waiting.is_finished() {
+        writer.publish(1u64).expect("registered");
+        published += 1;
+    }
+    let (found, spent) = waiting.join().expect("no panic");
+    assert_eq!(found, None);
+    // A waiter that each of them woke would have run all the time.
+    assert!(spent < Duration::from_millis(100), "{spent:?} for {published} publishes");
 }

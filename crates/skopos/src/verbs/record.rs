@@ -223,7 +223,7 @@ impl Track {
         }
         // A trace contains the values at the base rate, not those that a policy left.
         vertex.follow();
-        let Ok(Reading { sample, checked_at }) = latest else { return Ok(()) };
+        let Ok(Reading { sample, checked_at, .. }) = latest else { return Ok(()) };
         let value = sample.value.as_f64().filter(|value| value.is_finite());
         let is_new = checked_at >= self.due && self.last.is_none_or(|last| checked_at > last);
         let Some(value) = value.filter(|_| is_new && sample.origin == Origin::Measured) else {

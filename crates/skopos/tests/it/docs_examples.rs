@@ -317,13 +317,17 @@ fn the_python_of_the_page_on_reports_reads_a_report() {
 fn program_of_the_page() -> Result<(), Box<dyn std::error::Error>> {
     // The page begins.
     use std::time::Duration;
-    use skopos_shm::{Delivery, Host, Publisher, VertexSpec, now};
-    use skopos_model::ValueType;
+    use skopos_shm::{Delivery, Host, Publisher, Reader, now};
 
     // All segments of this machine that this user may read.
     let host = Host::open()?;
-    let free = host.find(&"n01/mem/available_bytes".parse()?)?;
-    let reading = free.latest()?;                        // nanoseconds, no system call
+    let available: Reader<u64> = host.reader("mem/available_bytes")?;   // of this node, or "n01/mem/available_bytes"
+    println!("{} bytes", available.get()?);                            // nanoseconds, no system call
+    println!("{} bytes", available.fresh(Duration::from_secs(60))?);   // an error if it is older
+
+    // The time and the age of the value.
+    let free = available.vertex();
+    let reading = free.latest()?;
     println!("{} bytes, {:?} old", reading.sample.value, reading.age());
 
     // Follow it: the publish itself wakes the subscriber, and a gap is reported with its length.
@@ -338,11 +342,10 @@ fn program_of_the_page() -> Result<(), Box<dyn std::error::Error>> {
     // The samples of the last minute, as far as memory reaches back.
     let minute = free.range(now().saturating_sub(Duration::from_secs(60))..=now())?;
 
-    // Publish facts of your own; any number of threads may.
+    // Publish facts of your own. A dropped writer unregisters its vertex.
     let publisher = Publisher::builder("my-service").create()?;
-    let depth = publisher.register(VertexSpec::new("n01/my-service/depth".parse()?, ValueType::U64))?;
-    depth.publish(17u64)?;
-    publisher.unregister(&depth);
+    let mut depth = publisher.writer::<u64>("n01/my-service/depth")?;
+    depth.publish(17)?;
     // The page ends.
     Ok(())
 }
