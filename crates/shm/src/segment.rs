@@ -16,7 +16,8 @@ use crate::layout::{HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW}
 use crate::map::Mapping;
 use crate::ring::{Place, RawVertex};
 use crate::sync::{AtomicU32, Ordering};
-use crate::sys;
+use crate::sys::{self, Futex};
+use crate::wait::Sleep as _;
 
 /// A segment, mapped for reading. Cheap to clone.
 #[derive(Clone)]
@@ -173,6 +174,12 @@ impl Segment {
     #[inline]
     pub(crate) fn flag(&self, index: Option<u32>) -> Option<&AtomicU32> {
         self.shared.flags.as_ref()?.flag(index)
+    }
+
+    /// Wakes every thread that waits for any vertex of the segment, also in other processes; they look, and sleep again.
+    /// For a thread of this process that has to notice something else.
+    pub fn rouse(&self) {
+        Futex { timeout: Duration::ZERO }.wake(&self.live().epoch);
     }
 
     /// Marks entry `index` as read.

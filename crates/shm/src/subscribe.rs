@@ -115,7 +115,9 @@ impl Subscription {
             };
             let vertex = &self.vertex;
             let flag = vertex.segment().flag(Some(vertex.index()));
-            sleep_once(flag, &vertex.raw().head.epoch, left, || vertex.has_news(self.next));
+            sleep_once(flag, &vertex.raw().head.epoch, left.min(LONGEST_SLEEP), || {
+                vertex.has_news(self.next)
+            });
         }
     }
 }
@@ -161,9 +163,7 @@ fn sleep_once(
     mut ready: impl FnMut() -> bool,
 ) -> bool {
     match flag {
-        Some(flag) => {
-            Bell { flag, epoch }.wait(&Futex { timeout: timeout.min(LONGEST_SLEEP) }, ready)
-        }
+        Some(flag) => Bell { flag, epoch }.wait(&Futex { timeout }, ready),
         None => {
             std::thread::sleep(timeout.min(NAP));
             ready()

@@ -244,31 +244,56 @@ impl Vertex {
 
     #[inline]
     pub(crate) fn read(&self, ticket: u64) -> SlotState<Sample> {
-        let raw = self.raw();
-        match raw.read(self.owner, ticket) {
-            // Complete, but not published until `head` is raised. A writer that dies in between leaves
-            // the previous sample as the latest, and no reader may have seen a newer sample.
-            SlotState::Whole(_) if ticket >= raw.count() => SlotState::Absent,
-            SlotState::Whole(sample) => {
-                self.decode(&raw, &sample).map_or(SlotState::Lapped, SlotState::Whole)
-            }
-            SlotState::Absent => SlotState::Absent,
-            SlotState::Lapped => SlotState::Lapped,
-            SlotState::Gone => SlotState::Gone,
-        }
+        read_sample(&self.raw(), self.owner, ticket, self.info.value_type)
     }
 
-    /// Decodes a sample; `None` if the bytes of a structured value were overwritten or are invalid.
+    /// Returns the place of the vertex, which lies in the mapping of its segment.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Returns the owner that the vertex has as long as it is registered.
+    pub(crate) fn owner(&self) -> u64 {
+        self.owner
+    }
+
     #[inline]
     fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> Option<Sample> {
-        let structured = self.info.value_type == ValueType::Structured;
-        let value = match Scalar::from_bits(self.info.value_type, sample.bits) {
-            Some(scalar) => Value::from(scalar),
-            None => Value::Structured(decode_structured(raw, sample)?),
-        };
-        let time = Timestamp::from_nanos(sample.time);
-        Some(Sample { time, value, origin: sample.meta.origin(structured) })
+        decode(raw, sample, self.info.value_type)
     }
+}
+
+/// Reads sample `ticket` of a vertex with this owner and this type.
+#[inline]
+pub(crate) fn read_sample(
+    raw: &RawVertex<'_>,
+    owner: u64,
+    ticket: u64,
+    value_type: ValueType,
+) -> SlotState<Sample> {
+    match raw.read(owner, ticket) {
+        // Complete, but not published until `head` is raised. A writer that dies in between leaves
+        // the previous sample as the latest, and no reader may have seen a newer sample.
+        SlotState::Whole(_) if ticket >= raw.count() => SlotState::Absent,
+        SlotState::Whole(sample) => {
+            decode(raw, &sample, value_type).map_or(SlotState::Lapped, SlotState::Whole)
+        }
+        SlotState::Absent => SlotState::Absent,
+        SlotState::Lapped => SlotState::Lapped,
+        SlotState::Gone => SlotState::Gone,
+    }
+}
+
+/// Decodes a sample; `None` if the bytes of a structured value were overwritten or are invalid.
+#[inline]
+fn decode(raw: &RawVertex<'_>, sample: &RawSample, value_type: ValueType) -> Option<Sample> {
+    let structured = value_type == ValueType::Structured;
+    let value = match Scalar::from_bits(value_type, sample.bits) {
+        Some(scalar) => Value::from(scalar),
+        None => Value::Structured(decode_structured(raw, sample)?),
+    };
+    let time = Timestamp::from_nanos(sample.time);
+    Some(Sample { time, value, origin: sample.meta.origin(structured) })
 }
 
 #[cold]
