@@ -23,6 +23,7 @@ mod error;
 mod bytes;
 mod batch;
 mod keys;
+mod drops;
 mod interest;
 mod watch;
 mod recent;
@@ -46,6 +47,7 @@ mod renewal;
 
 pub use batch::{Batch, Checked, Content, Description, IndexedSample, MAX_BATCH_BYTES};
 pub use config::PlaneConfig;
+pub use drops::DropCounter;
 pub use error::Error;
 pub use follower::{Follower, Refresher};
 pub use history::{Extent, HistoryAnswer, HistoryResponder, Question};
