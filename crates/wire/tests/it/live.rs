@@ -433,3 +433,24 @@ fn a_publisher_that_says_nothing_counts_as_gone_until_its_next_batch() {
     publisher.outlet.close();
     until("its end is noticed", || !is_alive(&follower));
 }
+
+#[test]
+fn requests_for_snapshots_that_find_no_place_are_counted() {
+    let (hub, client) = two();
+    let agent = Plane::open(&client).expect("a session");
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().expect("a gate");
+    let of_publisher = gate.clone();
+    let snapshot = move || {
+        drop(of_publisher.lock());
+        Vec::new()
+    };
+    let _outlet = agent.announce("n01", 1, snapshot).expect("announced");
+    // More than a publisher answers at one time.
+    let followers = (0..40).map(|_| Follower::start(&hub).expect("it follows"));
+    let followers: Vec<_> = followers.collect();
+    let dropped = || agent.drops().numbers()[0].1;
+    until("a request is dropped", || dropped() > 0);
+    drop(closed);
+    drop(followers);
+}
