@@ -21,6 +21,8 @@ pub(crate) enum Dropped {
     Follower,
     /// A request for the node of a name got no answer.
     NameRequest,
+    /// A request for a certificate got no answer.
+    RenewalRequest,
     /// A question about the past got no answer.
     HistoryRequest,
     /// An answer about the past was too long.
@@ -28,10 +30,11 @@ pub(crate) enum Dropped {
 }
 
 impl Dropped {
-    const ALL: [(Self, &'static Metric); 5] = [
+    const ALL: [(Self, &'static Metric); 6] = [
         (Self::SnapshotRequest, &self_live::SNAPSHOT_REQUESTS_DROPPED_TOTAL),
         (Self::Follower, &self_live::FOLLOWERS_REFUSED_TOTAL),
         (Self::NameRequest, &self_live::NAME_REQUESTS_DROPPED_TOTAL),
+        (Self::RenewalRequest, &self_live::RENEWAL_REQUESTS_DROPPED_TOTAL),
         (Self::HistoryRequest, &self_live::HISTORY_REQUESTS_DROPPED_TOTAL),
         (Self::HistoryAnswer, &self_live::HISTORY_ANSWERS_DROPPED_TOTAL),
     ];
@@ -63,6 +66,6 @@ mod tests {
         for (times, (dropped, _)) in (1..).zip(Dropped::ALL) {
             (0..times).for_each(|_| drops.count(dropped));
         }
-        assert_eq!(drops.numbers().map(|(_, number)| number), [1, 2, 3, 4, 5]);
+        assert_eq!(drops.numbers().map(|(_, number)| number), [1, 2, 3, 4, 5, 6]);
     }
 }

@@ -452,7 +452,7 @@ mod tests {
         answer("n01").iter().for_each(|message| endless.add(message));
         assert!(missing.try_recv().is_err(), "its answer is too long");
         let counted = budget.drops.numbers().map(|(_, number)| number);
-        assert_eq!(counted, [0, 0, 0, 0, 1], "it is counted once");
+        assert_eq!(counted, [0, 0, 0, 0, 0, 1], "it is counted once");
         assert_eq!(budget.beyond.load(Ordering::Relaxed), 0, "it gives back what it had");
     }
 }

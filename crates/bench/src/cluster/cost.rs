@@ -21,12 +21,15 @@ const DEARER: f64 = 1.5;
 const LEAST_OF_THREAD: f64 = 0.1;
 
 /// The ways in which an agent chooses its intervals.
-const POLICIES: [(&str, &[&str]); 2] =
-    [("fixed at 1 Hz", &["--interval", "1s", "--policy", "fixed"]), ("adaptive", &[])];
+const POLICIES: [(&str, &str, &[&str]); 2] = [
+    ("fixed at 1 Hz", "cost-fixed", &["--interval", "1s", "--policy", "fixed"]),
+    ("adaptive", "cost-adaptive", &[]),
+];
 
 pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result<(), Failure> {
-    for (name, options) in POLICIES {
-        of_policy(&format!("agent with the live plane, {name}"), options, plan, place, report)?;
+    for (name, hub, options) in POLICIES {
+        let case = format!("agent with the live plane, {name}");
+        of_policy(&case, options, &Hub::start(place, hub)?, plan, report, place)?;
     }
     report.note(format!(
         "agent with the live plane: one that tells a hub and one that does not, at the same time, all \
@@ -39,11 +42,11 @@ pub(super) fn measure(plan: &Plan, place: &Place, report: &mut Report) -> Result
 fn of_policy(
     case: &str,
     options: &[&str],
+    hub: &Hub,
     plan: &Plan,
-    place: &Place,
     report: &mut Report,
+    place: &Place,
 ) -> Result<(), Failure> {
-    let hub = Hub::start(place, "cost")?;
     let live = ["--live", "--insecure", "--connect", &hub.at];
     let without = Watcher::start(place, "", &[&["--node", "without"], options].concat())?;
     let with = Watcher::start(place, "", &[&["--node", "with"], options, &live[..]].concat())?;
