@@ -421,6 +421,7 @@ impl Agent {
             busy_lanes: self.lanes.busy(),
             insights: self.insights.counts(),
             left_out: self.foreign.left_out(),
+            link: self.link.as_deref(),
         };
         self.self_facts.publish(publisher, node, polled, &state, time);
         // The numbers of sensors begin at 1.

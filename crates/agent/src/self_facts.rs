@@ -11,6 +11,7 @@ use skopos_sense::{FactId, Sink as _};
 use skopos_shm::{Group, Publisher, VertexWriter};
 
 use crate::insights::InsightCounts;
+use crate::link::Link;
 use crate::overhead::Overhead;
 use crate::polled::PolledSensor;
 use crate::sink::{Counts, SegmentSink, Yielded};
@@ -62,6 +63,9 @@ static SENSOR_METRICS: [&Metric; 7] = [
 /// read rarely.
 const EVERY: u32 = 5;
 
+/// The instance of the facts about the link of an agent; a hub has facts of the same names.
+const ROLE: &str = "agent";
+
 /// The agent's own facts and their sources.
 pub(crate) struct SelfFacts {
     group: Group,
@@ -71,6 +75,7 @@ pub(crate) struct SelfFacts {
     due: Duration,
     ids: Option<[FactId; METRICS.len()]>,
     sensor_ids: Vec<[FactId; SENSOR_METRICS.len()]>,
+    link_ids: Vec<FactId>,
     /// `/proc/self/statm`, kept open; `None` if procfs is hidden, and then the fact has no value.
     statm: Option<File>,
 }
@@ -83,6 +88,8 @@ pub(crate) struct AgentState<'a> {
     pub insights: InsightCounts,
     /// Number of facts of other processes for which there is no room.
     pub left_out: u64,
+    /// The connection with other nodes, if there is one.
+    pub link: Option<&'a dyn Link>,
 }
 
 impl SelfFacts {
@@ -95,6 +102,7 @@ impl SelfFacts {
             due: Duration::ZERO,
             ids: None,
             sensor_ids: Vec::new(),
+            link_ids: Vec::new(),
             statm: File::open("/proc/self/statm").ok(),
         })
     }
@@ -124,7 +132,7 @@ impl SelfFacts {
     ) {
         // Publishing changes the counts, so these facts count themselves at the next tick.
         self.due = Duration::from_nanos(skopos_shm::boottime()) + EVERY * self.shortest;
-        let AgentState { counts, overhead, busy_lanes, ref insights, left_out } = *state;
+        let AgentState { counts, overhead, busy_lanes, ref insights, left_out, link } = *state;
         self.yielded.clear();
         let tick = self.group.tick(time);
         let mut sink = SegmentSink::new(tick, &mut self.writers, node, &mut self.yielded);
@@ -175,6 +183,15 @@ impl SelfFacts {
                 sink.set(id, value);
             }
         }
+        let (ids, mut at) = (&mut self.link_ids, 0);
+        let mut publish = |metric, number| {
+            if ids.len() == at {
+                ids.push(sink.register(metric, ROLE));
+            }
+            sink.set(ids[at], Scalar::U64(number));
+            at += 1;
+        };
+        link.into_iter().for_each(|link| link.visit_counts(&mut publish));
         sink.finish(true);
     }
 }

@@ -1,5 +1,5 @@
 //! Publishes a hub's counts as facts: counts of its listeners under `NODE/self/listener/`, of remote write under
-//! `NODE/self/remote_write/`.
+//! `NODE/self/remote_write/`, of messages that were dropped under `NODE/self/live/hub/`.
 //!
 //! The node is that of the agent in the hub's runtime directory, whose uplink sends the facts to other hubs too. A
 //! hub without an agent uses the name of its host. If a node of that name publishes such facts itself, the hub
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use skopos_model::schema::{Metric, self_listener::REQUESTS_TOTAL};
 use skopos_shm::{Host, Publisher, VertexSpec, VertexWriter};
-use skopos_wire::Site;
+use skopos_wire::{DropCounter, Site};
 
 use crate::counts::ListenerCounts;
 use crate::remote_write::Queue;
@@ -35,7 +35,12 @@ pub(crate) struct Counters {
     pub listeners: ListenerCounts,
     /// The queue of remote write, if it is configured.
     pub remote_write: Option<Arc<Queue>>,
+    /// What its session of the live plane dropped, and its follower, if it follows a site.
+    pub live: Option<(DropCounter, Site)>,
 }
+
+/// The instance of the facts about the live plane; an agent has facts of the same names.
+const ROLE: &str = "hub";
 
 impl FactsPublisher {
     /// Publishes `counters` in the runtime directory `dir` of a hub that follows `site`.
@@ -121,7 +126,12 @@ impl Counters {
             counts.all().into_iter().map(|(metric, number)| (*listener, metric, number))
         });
         let sent = self.remote_write.iter().flat_map(|queue| queue.all());
-        of_listeners.chain(sent.map(|(metric, number)| ("", metric, number)))
+        let live = self.live.iter().flat_map(|(drops, site)| {
+            drops.numbers().into_iter().chain(site.failed_messages().numbers())
+        });
+        of_listeners
+            .chain(sent.map(|(metric, number)| ("", metric, number)))
+            .chain(live.map(|(metric, number)| (ROLE, metric, number)))
     }
 }
 

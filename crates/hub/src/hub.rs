@@ -138,6 +138,10 @@ impl Hub {
         let counted = Counters {
             listeners: self.backend.counts.clone(),
             remote_write: remote_write.as_ref().map(|remote_write| remote_write.queue().clone()),
+            live: self
+                .follower
+                .as_ref()
+                .map(|follower| (follower.plane().drops().clone(), follower.site().clone())),
         };
         let site = self.follower.as_ref().map(|follower| follower.site().clone());
         let publishing = FactsPublisher::start(&self.dir, site, counted).map_err(no_thread)?;

@@ -2,8 +2,8 @@
 //! facts of other nodes. It needs neither the listeners of a hub nor a query engine.
 //!
 //! `args` holds the command-line options. [`role`] runs an agent with its part in the live plane and its
-//! history: `skopos agent`. `membership` joins the plane, at once or when a hub answers. `uplink` reads the
-//! segments of this machine and sends changes. `past` answers questions about the past from `local_history`,
+//! history: `skopos agent`. `membership` joins the plane, at once or when a hub answers. `uplink` sends
+//! the changes that `sent` reads in the segments of this machine. `past` answers questions about the past from `local_history`,
 //! which reads memory and disk, and `answer` packs the samples into batches. `mirror` writes facts of other
 //! nodes into shared memory, and `forward` has them measured by their nodes.
 
@@ -18,6 +18,7 @@ mod local_history;
 mod past;
 mod forward;
 mod mirror;
+mod sent;
 mod uplink;
 mod renewing;
 mod membership;

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use skopos_agent::Link;
+use skopos_model::schema::Metric;
 use skopos_model::{Topic, TopicPattern, unpoisoned};
-use skopos_wire::{Plane, PlaneConfig};
+use skopos_wire::{DropCounter, Plane, PlaneConfig};
 
 use crate::forward::Forward;
 use crate::mirror::Mirrored;
@@ -69,6 +70,8 @@ impl fmt::Display for PlaneEvent {
 pub(crate) struct Membership {
     node: String,
     state: Arc<Mutex<State>>,
+    /// Counts what all sessions of the node dropped.
+    drops: DropCounter,
     /// Ends the thread that tries to join.
     _stop: Option<Sender<()>>,
     events: Vec<PlaneEvent>,
@@ -102,7 +105,7 @@ impl Membership {
         dir: PathBuf,
         mirror: &[TopicPattern],
     ) -> Result<Self, Failure> {
-        let hubs = config.connect.clone();
+        let (hubs, drops) = (config.connect.clone(), config.drops.clone());
         let request = JoinRequest { config, node: node.to_owned(), dir, mirror: mirror.to_vec() };
         let request = Arc::new(request);
         let (node, events) = (node.to_owned(), Vec::new());
@@ -110,7 +113,7 @@ impl Membership {
         if !request.config.is_client {
             let member = request.join(&request.open()?, &state)?;
             *lock(&state) = State::In(Box::new(member));
-            return Ok(Self { node, state, _stop: None, events });
+            return Ok(Self { node, state, drops, _stop: None, events });
         }
         request.config.check().map_err(|e| cannot_join(&e))?;
         let ((stop, stopped), (done, first)) = (channel(), channel());
@@ -120,7 +123,7 @@ impl Membership {
         };
         let thread = std::thread::Builder::new().name("join".to_owned()).spawn(run);
         thread.map_err(|e| Failure::new("a thread cannot be started").because(&e))?;
-        let mut joined = Self { node, state, _stop: Some(stop), events };
+        let mut joined = Self { node, state, drops, _stop: Some(stop), events };
         // A thread that ends without a message has failed, which `take_events` reports.
         let is_in = first.recv_timeout(PATIENCE).unwrap_or(false);
         let mut state = lock(&joined.state);
@@ -173,6 +176,10 @@ impl Membership {
 impl Link for Membership {
     fn take_events(&mut self) -> Vec<String> {
         Self::take_events(self).iter().map(PlaneEvent::to_string).collect()
+    }
+
+    fn visit_counts(&self, visit: &mut dyn FnMut(&'static Metric, u64)) {
+        self.drops.numbers().into_iter().for_each(|(metric, number)| visit(metric, number));
     }
 
     fn can_refresh(&self) -> bool {

@@ -1,37 +1,49 @@
 //! Sends the samples of this machine's publishers as batches to the live plane.
 //!
 //! The uplink reads shared memory like any other program, so the agent does not know of it. A publish wakes it; it
-//! reads all new samples and sends them. Samples of the next moment go into the next batch. Once a second it also
-//! sends the poll times of unchanged values.
+//! reads all new samples and sends them. Samples of the next moment go into the next batch. About once a second it also
+//! looks for publishers and sends the poll times of unchanged values, with a batch that has samples if possible: each
+//! batch wakes threads on both ends.
 
-use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use skopos_model::{Sample, Timestamp, Topic, unpoisoned};
-use skopos_shm::{Delivery, Host, Segment, SegmentVersions, Subscription, Vertex, now};
-use skopos_wire::{
-    Batch, Checked, Content, Description, HistoryResponder, IndexedSample, Outlet, Plane, Responder,
-};
+use skopos_model::{Topic, unpoisoned};
+use skopos_shm::{Host, Segment, now};
+use skopos_wire::{Batch, HistoryResponder, Outlet, Plane, Responder};
 
 use crate::past;
 use crate::published::published_here;
+use crate::sent::{News, SentVertices};
 use skopos_agent::control::{self, Request};
 use skopos_term::Failure;
 
-/// Shortest time between two batches: the many publications of a tick fit into one or two batches.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// Shortest time between two batches: a program that changes a value all the time causes at most 4,000 batches a
+/// second, and a change waits for its batch less long than for the network.
+const SHORTEST: Duration = Duration::from_micros(250);
 
-/// Time between two batches with poll times, and between two searches for publishers.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time in which the agent polls the sensors that are due together: their facts fit into one batch.
+const POLLS: Duration = Duration::from_millis(5);
+
+/// Least time between two batches with poll times, and between two searches for publishers: somewhat less than the
+/// second between the polls of most sensors, so that the batch with their samples has the poll times too.
+const LOOK_EVERY: Duration = Duration::from_millis(900);
+
+/// The longest time between two batches with poll times: somewhat more than that second, and as long as followers wait
+/// for a batch.
+const LOOK_AT_LATEST: Duration = Outlet::LONGEST_PAUSE;
+
+/// Time for which the uplink wakes ten times a second after news that did not wake it.
+const DISTRUST: Duration = Duration::from_secs(60);
 
 /// A running uplink. It stops when it is dropped.
 pub(crate) struct Uplink {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    dir: PathBuf,
     /// Answers questions about the past.
     _answering: HistoryResponder,
 }
@@ -55,7 +67,7 @@ impl Uplink {
             let failure = Failure::new(format!("the node `{node}` cannot join")).because(&e);
             failure.hint("give this node another name with --node")
         })?;
-        let answering = past::answer(plane, node, incarnation, dir)?;
+        let answering = past::answer(plane, node, incarnation, dir.clone())?;
         let stop = Arc::new(AtomicBool::new(false));
         let run = {
             let stop = stop.clone();
@@ -63,7 +75,7 @@ impl Uplink {
         };
         let thread = std::thread::Builder::new().name("uplink".to_owned()).spawn(run);
         let thread = thread.map_err(|e| Failure::new("a thread cannot be started").because(&e))?;
-        Ok(Self { stop, thread: Some(thread), _answering: answering })
+        Ok(Self { stop, thread: Some(thread), dir, _answering: answering })
     }
 
     /// Returns true if the uplink has ended because another node had this name before.
@@ -76,6 +88,12 @@ impl Drop for Uplink {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
+            while !thread.is_finished() {
+                // It sleeps until a program publishes. It may have begun to sleep just after this.
+                let host = Host::open_dirs(vec![self.dir.clone()]);
+                host.iter().flat_map(Host::segments).for_each(Segment::rouse);
+                std::thread::sleep(Duration::from_millis(1));
+            }
             let _ = thread.join();
         }
     }
@@ -105,24 +123,24 @@ fn lock(sent: &Mutex<SentVertices>) -> MutexGuard<'_, SentVertices> {
 }
 
 fn run(mut host: Host, sent: &Mutex<SentVertices>, outlet: Outlet, stop: &AtomicBool) {
-    let mut look_at = Instant::now() + LOOK_EVERY;
+    let mut pace = Pace::new(Instant::now());
     let mut names = Backoff::new();
     while !stop.load(Ordering::Relaxed) {
-        let left = look_at.saturating_duration_since(Instant::now());
-        // At most a tenth of a second, so that `stop` is seen soon.
-        let left = left.min(Duration::from_millis(100));
-        let has_news = host.wait(left, || lock(sent).has_news());
+        let news = wait(&host, sent, &mut pace, stop);
         if outlet.is_second() {
             break;
         }
-        let is_look_due = look_at <= Instant::now();
-        if !has_news && !is_look_due {
+        if news != News::Absent {
+            std::thread::sleep(pace.gather(news, Instant::now()));
+        }
+        let now = Instant::now();
+        let is_look_due = pace.is_look_due(now, news);
+        if news == News::Absent && !is_look_due {
             continue;
         }
         let batches = {
             let mut sent = lock(sent);
             if is_look_due {
-                look_at = Instant::now() + LOOK_EVERY;
                 let _ = host.refresh();
                 sent.look(&host);
             }
@@ -137,9 +155,76 @@ fn run(mut host: Host, sent: &Mutex<SentVertices>, outlet: Outlet, stop: &Atomic
             // Followers notice a closed session by themselves.
             let _ = outlet.send(batch);
         }
-        std::thread::sleep(SHORTEST);
+        pace.note_sent(now, is_look_due);
     }
     outlet.close();
+}
+
+/// Waits for news, and until the next look at most.
+fn wait(host: &Host, sent: &Mutex<SentVertices>, pace: &mut Pace, stop: &AtomicBool) -> News {
+    let mut news = News::Absent;
+    let is_ready = || {
+        news = lock(sent).news();
+        news != News::Absent || stop.load(Ordering::Relaxed)
+    };
+    let (begun, left) = (Instant::now(), pace.left(Instant::now()));
+    match pace.is_distrustful(begun) {
+        true => host.wait(left, is_ready),
+        false => host.wait_for_wake(left, is_ready),
+    };
+    if news != News::Absent && begun.elapsed() >= left {
+        pace.note_unannounced(Instant::now());
+    }
+    news
+}
+
+/// The times of batches and looks.
+struct Pace {
+    /// Time of the last look.
+    looked_at: Instant,
+    /// Time of the last batch.
+    sent_at: Instant,
+    /// Until then, news that do not wake this thread are found within a tenth of a second.
+    distrust_until: Option<Instant>,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self { looked_at: now, sent_at: now, distrust_until: None }
+    }
+
+    /// Returns the time until the latest moment for a look.
+    fn left(&self, now: Instant) -> Duration {
+        (self.looked_at + LOOK_AT_LATEST).saturating_duration_since(now)
+    }
+
+    /// Returns the time in which news gather before they are sent.
+    fn gather(&self, news: News, now: Instant) -> Duration {
+        let spacing = (self.sent_at + SHORTEST).saturating_duration_since(now);
+        if news == News::OfAgent { spacing.max(POLLS) } else { spacing }
+    }
+
+    /// Returns true if a look is due. With news, it need not wait for its latest moment.
+    fn is_look_due(&self, now: Instant, news: News) -> bool {
+        let after = if news == News::Absent { LOOK_AT_LATEST } else { LOOK_EVERY };
+        now.saturating_duration_since(self.looked_at) >= after
+    }
+
+    fn note_sent(&mut self, now: Instant, has_looked: bool) {
+        self.sent_at = now;
+        if has_looked {
+            self.looked_at = now;
+        }
+    }
+
+    /// Notes news that did not wake this thread: another process may have lowered the flag of a segment.
+    fn note_unannounced(&mut self, now: Instant) {
+        self.distrust_until = Some(now + DISTRUST);
+    }
+
+    fn is_distrustful(&self, now: Instant) -> bool {
+        self.distrust_until.is_some_and(|until| now < until)
+    }
 }
 
 /// A timer whose wait doubles up to a limit.
@@ -149,12 +234,14 @@ struct Backoff {
 }
 
 impl Backoff {
+    const FIRST: Duration = Duration::from_secs(1);
+
     /// The longest wait. Two nodes with the same name that start together notice it within seconds; after a
     /// network partition heals, within a minute.
     const LONGEST: Duration = Duration::from_secs(60);
 
     fn new() -> Self {
-        Self { next: Instant::now() + LOOK_EVERY, wait: LOOK_EVERY }
+        Self { next: Instant::now() + Self::FIRST, wait: Self::FIRST }
     }
 
     fn is_due(&mut self) -> bool {
@@ -165,229 +252,5 @@ impl Backoff {
         self.wait = (self.wait * 2).min(Self::LONGEST);
         self.next = now + self.wait;
         true
-    }
-}
-
-/// The vertices of this machine whose samples are sent.
-struct SentVertices {
-    node: String,
-    vertices: HashMap<u32, SentVertex>,
-    /// The versions of the segments at the latest lookup of their vertices.
-    versions: SegmentVersions,
-    next_index: u32,
-    sequence: u64,
-    /// The batch that was not sent yet.
-    pending: Batch,
-}
-
-struct SentVertex {
-    subscription: Subscription,
-    description: Description,
-    latest: Option<Sample>,
-    checked_at: Timestamp,
-}
-
-impl SentVertices {
-    fn new(node: &str) -> Self {
-        Self {
-            node: node.to_owned(),
-            vertices: HashMap::new(),
-            versions: SegmentVersions::default(),
-            next_index: 0,
-            sequence: 0,
-            pending: Batch::default(),
-        }
-    }
-
-    /// Finds vertices that were added or removed.
-    fn look(&mut self, host: &Host) {
-        let Some(versions) = host.changes(&self.versions) else { return };
-        self.versions = versions;
-        let key = |v: &Vertex| (v.segment().path().to_path_buf(), v.info().registered_at);
-        let mut there: HashMap<Topic, Vertex> = HashMap::new();
-        for vertex in host.segments().iter().flat_map(Segment::vertices) {
-            there.entry(vertex.topic().clone()).or_insert(vertex);
-        }
-        let mut gone = Vec::new();
-        for (index, vertex) in &self.vertices {
-            let known = vertex.subscription.vertex();
-            match there.get(known.topic()) {
-                Some(vertex) if key(vertex) == key(known) => drop(there.remove(known.topic())),
-                _ => gone.push(*index),
-            }
-        }
-        for index in gone {
-            self.vertices.remove(&index);
-            self.pending.gone.push(index);
-        }
-        for vertex in there.into_values() {
-            self.add(vertex);
-        }
-    }
-
-    fn add(&mut self, vertex: Vertex) {
-        let info = vertex.info();
-        // A topic without this node in front belongs to this node too.
-        let topic = match info.topic.node() == self.node {
-            true => info.topic.clone(),
-            false => match Topic::new(&format!("{}/{}", self.node, info.topic)) {
-                Ok(topic) => topic,
-                Err(_) => return,
-            },
-        };
-        let index = self.next_index;
-        self.next_index += 1;
-        let (unit, kind, value_type) = (info.unit, info.kind, info.value_type);
-        let description = Description { index, topic, unit, kind, value_type };
-        self.pending.described.push(description.clone());
-        let subscription = vertex.subscribe_with_latest().quietly();
-        let (latest, checked_at) = (None, Timestamp::default());
-        self.vertices.insert(index, SentVertex { subscription, description, latest, checked_at });
-    }
-
-    fn has_news(&self) -> bool {
-        self.vertices.values().any(|vertex| vertex.subscription.has_next())
-    }
-
-    /// Reads the new samples.
-    fn collect(&mut self) {
-        for (index, vertex) in &mut self.vertices {
-            while let Ok(Some(delivery)) = vertex.subscription.try_next() {
-                let Delivery::Sample(sample) = delivery else {
-                    // Overwritten samples are at most in the history on disk. A new description tells followers
-                    // that there is a gap before the next sample.
-                    self.pending.samples.retain(|sample| sample.index != *index);
-                    self.pending.described.push(vertex.description.clone());
-                    continue;
-                };
-                self.pending.samples.push(indexed(*index, &sample));
-                vertex.checked_at = sample.time;
-                vertex.latest = Some(sample);
-            }
-        }
-    }
-
-    /// Takes the pending batch, split to the largest size of a message; with poll times if `with_checked`.
-    fn batches(&mut self, with_checked: bool) -> Vec<Batch> {
-        if with_checked {
-            self.pending.checked = self.checked();
-        }
-        let pending = std::mem::take(&mut self.pending);
-        // Once a second a batch is sent, even if it is empty, so that followers notice a lost batch.
-        if pending == Batch::default() && !with_checked {
-            return Vec::new();
-        }
-        let mut parts = Batch { sent_at: now(), ..pending }.split();
-        for part in &mut parts {
-            self.sequence += 1;
-            part.sequence = self.sequence;
-        }
-        parts
-    }
-
-    /// Returns the poll times that are newer than those sent before, with their vertices.
-    fn checked(&mut self) -> Vec<Checked> {
-        let mut times: BTreeMap<Timestamp, Vec<u32>> = BTreeMap::new();
-        for (index, vertex) in &mut self.vertices {
-            let checked_at = vertex.subscription.checked_at();
-            if let Some(checked_at) = checked_at.filter(|time| *time > vertex.checked_at) {
-                vertex.checked_at = checked_at;
-                times.entry(checked_at).or_default().push(*index);
-            }
-        }
-        times.into_iter().map(|(at, indices)| Checked { at, runs: runs(indices) }).collect()
-    }
-
-    /// Returns a snapshot of all vertices, as of the last batch that was sent.
-    fn whole(&self) -> Vec<Batch> {
-        let mut all = Batch::default();
-        for (index, vertex) in &self.vertices {
-            all.described.push(vertex.description.clone());
-            all.samples.extend(vertex.latest.as_ref().map(|sample| indexed(*index, sample)));
-        }
-        Batch { sequence: self.sequence, sent_at: now(), ..all }.split()
-    }
-
-    /// Returns the current value of a topic.
-    fn fresh(&self, topic: &Topic) -> Option<Batch> {
-        let (index, vertex) =
-            self.vertices.iter().find(|(_, vertex)| vertex.description.topic == *topic)?;
-        let reading = vertex.subscription.vertex().peek().ok()?;
-        Some(Batch {
-            sent_at: now(),
-            described: vec![vertex.description.clone()],
-            samples: vec![indexed(*index, &reading.sample)],
-            checked: vec![Checked { at: reading.checked_at, runs: vec![(*index, 1)] }],
-            ..Batch::default()
-        })
-    }
-}
-
-fn indexed(index: u32, sample: &Sample) -> IndexedSample {
-    let (time, origin) = (sample.time, sample.origin);
-    IndexedSample { index, time, origin, value: Content::from(&sample.value) }
-}
-
-/// Packs indices into runs of neighbours.
-fn runs(mut indices: Vec<u32>) -> Vec<(u32, u32)> {
-    indices.sort_unstable();
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for index in indices {
-        match runs.last_mut() {
-            Some((first, length)) if *first + *length == index => *length += 1,
-            _ => runs.push((index, 1)),
-        }
-    }
-    runs
-}
-
-#[cfg(test)]
-mod tests {
-    use skopos_model::ValueType;
-    use skopos_shm::{Publisher, VertexSpec};
-    use skopos_wire::Mirror;
-
-    use super::*;
-
-    #[test]
-    fn a_follower_notices_samples_that_were_overwritten_before_they_were_sent() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let publisher = Publisher::builder("app").dir(dir.path()).node("n01").create();
-        let publisher = publisher.expect("a segment");
-        let topic = Topic::new("n01/app/depth").expect("a topic");
-        let spec = VertexSpec::new(topic.clone(), ValueType::U64).slots(8);
-        let writer = publisher.register(spec).expect("a vertex");
-        let at = Timestamp::from_nanos;
-        let publish = |times: std::ops::RangeInclusive<i64>| {
-            for n in times {
-                writer.publish_at(at(n), n as u64).expect("published");
-            }
-        };
-        let host = Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host");
-        let mut sent = SentVertices::new("n01");
-        publish(1..=1);
-        sent.look(&host);
-        sent.collect();
-        let _ = sent.batches(false);
-        let mut mirror = Mirror::default();
-        mirror.reset(sent.whole(), &mut ());
-        let mut send = |mirror: &mut Mirror| {
-            sent.collect();
-            for batch in sent.batches(false) {
-                assert_eq!(mirror.take(batch, &mut ()), skopos_wire::BatchOutcome::Applied);
-            }
-        };
-        let since =
-            |mirror: &Mirror| mirror.find(&topic).and_then(skopos_wire::Vertex::complete_since);
-        publish(2..=5);
-        send(&mut mirror);
-        assert_eq!(since(&mirror), Some(at(1)));
-        publish(6..=50);
-        send(&mut mirror);
-        let vertex = mirror.find(&topic).expect("it is there");
-        let times: Vec<_> = vertex.recent.iter().map(|sample| sample.time.as_nanos()).collect();
-        assert!(times.starts_with(&[1, 2, 3, 4, 5]) && times.ends_with(&[49, 50]), "{times:?}");
-        assert_eq!(since(&mirror), Some(at(times[5])));
-        assert!(mirror.is_complete() && times[5] > 6);
     }
 }

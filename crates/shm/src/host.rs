@@ -237,7 +237,22 @@ impl Host {
 
     /// Sleeps until `ready` returns true or `timeout` passes; calls `ready` whenever anything is published,
     /// registered or unregistered. Returns the last result of `ready`.
-    pub fn wait(&self, timeout: Duration, mut ready: impl FnMut() -> bool) -> bool {
+    pub fn wait(&self, timeout: Duration, ready: impl FnMut() -> bool) -> bool {
+        self.wait_with_naps(timeout, LONGEST_SLEEP, ready)
+    }
+
+    /// Waits as [`wait`](Self::wait) does, but calls `ready` only when it is woken, and not ten times a second. A process
+    /// that may raise the flag of a segment can lower it as well; then only the end of `timeout` ends this wait.
+    pub fn wait_for_wake(&self, timeout: Duration, ready: impl FnMut() -> bool) -> bool {
+        self.wait_with_naps(timeout, Duration::MAX, ready)
+    }
+
+    fn wait_with_naps(
+        &self,
+        timeout: Duration,
+        longest: Duration,
+        mut ready: impl FnMut() -> bool,
+    ) -> bool {
         let (started, mut naps) = (Instant::now(), Naps::new());
         loop {
             let left = timeout.saturating_sub(started.elapsed());
@@ -253,12 +268,12 @@ impl Host {
                     }
                 }
                 [only] => {
-                    if wait_for_any(only, (left, &mut naps), &mut ready) {
+                    if wait_for_any(only, (left.min(longest), &mut naps), &mut ready) {
                         return true;
                     }
                 }
                 several => {
-                    if wait_for_one_of(several, (left.min(LONGEST_SLEEP), &mut naps), &mut ready) {
+                    if wait_for_one_of(several, (left.min(longest), &mut naps), &mut ready) {
                         return true;
                     }
                 }

@@ -67,7 +67,7 @@
 //!
 //! Read in this order: [`layout`], the bytes; `ring`, the protocol of one vertex; `wait`, sleeping
 //! and waking; `own_segment`, `writer` and `publisher`, the writing side; `segment`, `vertex`,
-//! `directory`, `subscribe`, `snapshot` and `host`, the reading side; `typed`, handles for numbers of one type;
+//! `directory`, `subscribe`, `feed`, `snapshot` and `host`, the reading side; `typed`, handles for numbers of one type;
 //! `notifier`, a descriptor for `epoll`; `process`, the publisher's process
 //! and its children; `map` and `sys`, the unsafe access to memory and the system calls.
 //!
@@ -107,6 +107,8 @@ mod directory;
 #[cfg(not(loom))]
 mod subscribe;
 #[cfg(not(loom))]
+mod feed;
+#[cfg(not(loom))]
 mod snapshot;
 #[cfg(not(loom))]
 mod host;
@@ -135,6 +137,7 @@ pub use ring::Published;
 pub use {
     dir::{DIR_VARIABLE, default_dir, runtime_dir, search_path},
     error::Error,
+    feed::{Feed, FeedEvent},
     host::{Host, SegmentVersions},
     notifier::Notifier,
     publisher::{Builder, DEFAULT_MAX_BYTES, DEFAULT_MAX_VERTICES, Interest, Publisher},

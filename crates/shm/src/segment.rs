@@ -16,8 +16,8 @@ use crate::layout::{HEADER_BYTES, Live, MAX_FILE_BYTES, STATE_CLOSED, STATE_NEW}
 use crate::map::Mapping;
 use crate::process::Watched;
 use crate::sync::{AcquireLoad as _, AtomicU32, Ordering};
-use crate::sys;
-use crate::wait::settle;
+use crate::sys::{self, Futex};
+use crate::wait::{Sleep as _, settle};
 
 /// A segment, mapped for reading. Cheap to clone.
 #[derive(Clone)]
@@ -197,6 +197,12 @@ impl Segment {
             // It worked when the segment was opened. If it fails now, a wake-up can come late by one sleep.
             sys::barrier();
         }
+    }
+
+    /// Wakes every thread that waits for any vertex of the segment, also in other processes; they look, and sleep again.
+    /// For a thread of this process that has to notice something else.
+    pub fn rouse(&self) {
+        Futex { timeout: Duration::ZERO }.wake(&self.live().epoch);
     }
 }
 

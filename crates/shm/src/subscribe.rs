@@ -130,7 +130,9 @@ impl Subscription {
             }
             let (segment, index) = (self.vertex.segment(), Some(self.vertex.index()));
             let epoch = &self.vertex.raw().head.epoch;
-            sleep_once(segment, (index, epoch), (left, &mut naps), || self.is_due());
+            sleep_once(segment, (index, epoch), (left.min(LONGEST_SLEEP), &mut naps), || {
+                self.is_due()
+            });
         }
     }
 }
@@ -174,7 +176,7 @@ fn sleep_once(
 ) -> bool {
     match segment.flag(index) {
         Some(flag) => {
-            let futex = Futex { timeout: timeout.min(LONGEST_SLEEP) };
+            let futex = Futex { timeout };
             Bell { flag, epoch }.wait(
                 &futex,
                 || Segment::announce(std::slice::from_ref(segment)),

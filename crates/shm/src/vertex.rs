@@ -366,33 +366,60 @@ impl Vertex {
     /// Reads a sample of which [`has_news`](Self::has_news) told.
     #[inline]
     pub(crate) fn read(&self, ticket: u64) -> Result<SlotState<Sample>, Error> {
-        let raw = self.raw();
-        let found = match raw.read_stored(self.owner, ticket) {
-            SlotState::Whole(sample) => self.decode(&raw, &sample),
-            SlotState::Lapped => return Ok(SlotState::Lapped),
-            other => return Err(self.failed(&other)),
-        };
-        match found {
-            SlotState::Damaged => Err(self.failed(&found)),
-            found => Ok(found),
+        match read_sample(&self.raw(), self.owner, ticket, self.value_type) {
+            found @ (SlotState::Whole(_) | SlotState::Lapped) => Ok(found),
+            other => Err(self.failed(&other)),
         }
     }
 
-    /// Decodes a sample. It is lapped if the bytes of a structured value were overwritten.
+    /// Returns the memory of the vertex.
+    pub(crate) fn pinned(&self) -> &PinnedVertex {
+        &self.vertex
+    }
+
+    /// Returns the owner that the vertex has as long as it is registered.
+    pub(crate) fn owner(&self) -> u64 {
+        self.owner
+    }
+
     #[inline]
     fn decode(&self, raw: &RawVertex<'_>, sample: &RawSample) -> SlotState<Sample> {
-        let structured = self.value_type == ValueType::Structured;
-        let value = match Scalar::from_bits(self.value_type, sample.bits) {
-            Some(scalar) => Value::from(scalar),
-            None => match decode_structured(raw, sample) {
-                SlotState::Whole(structured) => Value::Structured(structured),
-                SlotState::Lapped => return SlotState::Lapped,
-                _ => return SlotState::Damaged,
-            },
-        };
-        let time = Timestamp::from_nanos(sample.time);
-        SlotState::Whole(Sample { time, value, origin: sample.meta.origin(structured) })
+        decode(raw, sample, self.value_type)
     }
+}
+
+/// Reads the stored sample `ticket` of a vertex with this owner and this type.
+#[inline]
+pub(crate) fn read_sample(
+    raw: &RawVertex<'_>,
+    owner: u64,
+    ticket: u64,
+    value_type: ValueType,
+) -> SlotState<Sample> {
+    match raw.read_stored(owner, ticket) {
+        SlotState::Whole(sample) => decode(raw, &sample, value_type),
+        SlotState::Absent => SlotState::Absent,
+        SlotState::Lapped => SlotState::Lapped,
+        SlotState::Gone => SlotState::Gone,
+        SlotState::Busy => SlotState::Busy,
+        SlotState::Damaged => SlotState::Damaged,
+    }
+}
+
+/// Decodes a sample. It is lapped if the bytes of a structured value were overwritten.
+#[inline]
+fn decode(raw: &RawVertex<'_>, sample: &RawSample, value_type: ValueType) -> SlotState<Sample> {
+    let structured = value_type == ValueType::Structured;
+    let value = match Scalar::from_bits(value_type, sample.bits) {
+        Some(scalar) => Value::from(scalar),
+        None => match decode_structured(raw, sample) {
+            SlotState::Whole(structured) => Value::Structured(structured),
+            SlotState::Lapped => return SlotState::Lapped,
+            _ => return SlotState::Damaged,
+        },
+    };
+    let time = Timestamp::from_nanos(sample.time);
+    SlotState::Whole(Sample { time, value, origin: sample.meta.origin(structured) })
 }
 
 #[cold]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use zenoh::config::Config;
 
+use crate::drops::DropCounter;
 use crate::error::{Error, without_places};
 use crate::meeting::Meeting;
 use crate::trust::{AUTHORITY, Desk, IDENTITY, Identity};
@@ -25,8 +26,13 @@ const MAX_OPENING: u32 = 4096;
 /// It allocates them when they are needed. A publisher that starts describes all its topics at once.
 const QUEUE: u32 = 16;
 
-/// Milliseconds of silence after which a peer counts as dead. A peer sends four keep-alives in this time.
-const LEASE_MS: u32 = 1500;
+/// Milliseconds of silence after which a connection counts as broken. Followers notice a silent publisher earlier, by its
+/// missing batches; a publisher notices by this that its hub is cut off, and looks for another one.
+const LEASE_MS: u32 = 4000;
+
+/// Keep-alives that an end sends in this time while it has nothing else to send: one every two seconds, which is longer
+/// than the time between two batches, so that a publisher sends none. TCP loses none of them.
+const KEEP_ALIVES: u32 = 2;
 
 /// The first and the longest pause, in milliseconds, before a retry of a lost connection. Each session
 /// draws its first pause at random, so that the sessions of a site do not reach a restarted hub all at
@@ -55,6 +61,8 @@ pub struct PlaneConfig {
     pub connect: Vec<String>,
     /// Interface on which to look for others: its name, or `auto`. `None` turns the search off.
     pub look_on: Option<String>,
+    /// Counts what the session drops. Sessions that follow one another have one counter.
+    pub drops: DropCounter,
 }
 
 impl PlaneConfig {
@@ -69,6 +77,7 @@ impl PlaneConfig {
             listen: Vec::new(),
             connect: Vec::new(),
             look_on: None,
+            drops: DropCounter::default(),
         }
     }
 
@@ -148,6 +157,7 @@ impl PlaneConfig {
             ("transport/link/tx/queue/congestion_control/drop/wait_before_drop", "0".to_owned()),
             ("transport/link/tx/queue/size/data", QUEUE.to_string()),
             ("transport/link/tx/lease", LEASE_MS.to_string()),
+            ("transport/link/tx/keep_alive", KEEP_ALIVES.to_string()),
             ("transport/link/rx/max_message_size", MAX_MESSAGE_BYTES.to_string()),
             ("transport/unicast/max_sessions", MAX_SESSIONS.to_string()),
             ("transport/unicast/accept_pending", MAX_OPENING.to_string()),

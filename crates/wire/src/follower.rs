@@ -1,6 +1,7 @@
 //! Follows a site: subscribes to its publishers, and keeps a mirror of each.
 
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -8,14 +9,16 @@ use skopos_access::Action;
 use skopos_model::Topic;
 use zenoh::Wait as _;
 
+use crate::drops::Dropped;
 use crate::error::Error;
-use crate::inbox::{Inbox, Message};
-use crate::intake::Intake;
+use crate::inbox::{Direct, Inbox, Message};
+use crate::intake::{self, Intake};
 use crate::interest::Interest;
 use crate::keys;
 use crate::places::Places;
 use crate::plane::Plane;
 use crate::site::{NodeWatcher, Site};
+use crate::trust::Received;
 
 /// Follows a site until it is dropped.
 #[derive(Debug)]
@@ -50,9 +53,12 @@ impl Follower {
         let nodes = interest.nodes();
         let site = Site::new(interest);
         let (inbox, messages) = Inbox::new(site.shared.clone());
+        let intake = Intake::new(site.clone(), plane.clone(), inbox.clone(), watcher);
+        let intake = Arc::new(Mutex::new(intake));
+        let direct: Arc<dyn Direct> = intake.clone();
         let thread = {
-            let (site, plane, inbox) = (site.clone(), plane.clone(), inbox.clone());
-            let run = move || Intake::new(site, plane, inbox, watcher).run(&messages);
+            let inbox = inbox.clone();
+            let run = move || intake::run(&intake, &inbox, &messages);
             std::thread::Builder::new().name("live-plane".to_owned()).spawn(run)
         };
         let thread = Some(thread.map_err(Error::Thread)?);
@@ -60,7 +66,7 @@ impl Follower {
         let mut follower =
             Self { site, plane, inbox, thread, _subscribers: Vec::new(), _known: None };
         for node in nodes {
-            follower.subscribe(node.as_str()).map_err(|e| Error::plane(&e))?;
+            follower.subscribe(node.as_str(), &direct).map_err(|e| Error::plane(&e))?;
         }
         follower.serve_known_names().map_err(|e| Error::plane(&e))?;
         Ok(follower)
@@ -69,6 +75,7 @@ impl Follower {
     /// Answers new publishers with the incarnation that already has their name.
     fn serve_known_names(&mut self) -> Result<(), zenoh::Error> {
         let (site, desk) = (self.site.clone(), self.plane.desk.clone());
+        let drops = self.plane.drops.clone();
         let places = Places::default();
         let key = keys::of_name(&self.plane.site, "known", "*");
         let known = self.plane.session.declare_queryable(key);
@@ -79,14 +86,21 @@ impl Follower {
             let known =
                 { Some(node.state()).filter(|state| state.is_alive).map(|s| s.incarnation) };
             if let Some(known) = known {
-                let desk = desk.clone();
-                places.on_thread(move |checking| {
-                    let Ok(received) = desk.receive(&query, Action::ReadFacts) else { return };
-                    let Some(_place) = checking.admit(&received.caller) else { return };
+                let (desk, counter) = (desk.clone(), drops.clone());
+                let is_begun = places.on_thread(move |checking| {
+                    let received = desk.receive(&query, Action::ReadFacts).ok();
+                    let admit =
+                        |received: Received| Some((checking.admit(&received.caller)?, received));
+                    let Some((_place, received)) = received.and_then(admit) else {
+                        return counter.count(Dropped::NameRequest);
+                    };
                     let known = known.to_string();
                     let proof = desk.answer(&received, &key, known.as_bytes(), &[]);
                     let _ = query.reply(key, known).attachment(proof).wait();
                 });
+                if !is_begun {
+                    drops.count(Dropped::NameRequest);
+                }
             }
         });
         self._known = Some(known.wait()?);
@@ -94,14 +108,14 @@ impl Follower {
     }
 
     /// Subscribes to the nodes whose names match a part of a key.
-    fn subscribe(&mut self, node: &str) -> Result<(), zenoh::Error> {
+    fn subscribe(&mut self, node: &str, direct: &Arc<dyn Direct>) -> Result<(), zenoh::Error> {
         let key = |what: &str| keys::of_publisher(&self.plane.site, what, node, "*");
-        let inbox = self.inbox.clone();
+        let (inbox, direct) = (self.inbox.clone(), direct.clone());
         let live = self
             .plane
             .session
             .declare_subscriber(key("live"))
-            .callback(move |sample| inbox.put_batch(&sample));
+            .callback(move |sample| inbox.put_batch(&sample, &*direct));
         let inbox = self.inbox.clone();
         let alive = self
             .plane

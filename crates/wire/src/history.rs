@@ -17,6 +17,7 @@ use zenoh::query::{Query, Queryable};
 
 use crate::batch::{Batch, MAX_BATCH_BYTES};
 use crate::bytes::{MessageReader, put_signed, put_text, put_varint};
+use crate::drops::{DropCounter, Dropped};
 use crate::error::Error;
 use crate::keys;
 use crate::plane::Plane;
@@ -155,18 +156,25 @@ impl Plane {
         let key = keys::of_publisher(&self.site, "history", node, incarnation);
         let (queue, queries): (SyncSender<Query>, _) = sync_channel(MAX_WAITING);
         let (base, desk) = (key.clone(), self.desk.clone());
+        let (drops, overflowed) = (self.drops.clone(), self.drops.clone());
         let run = move || {
             // The channel closes with the queryable, which owns its other end.
             while let Ok(query) = queries.recv() {
                 // A forged or malformed question gets no answer.
-                let Ok(received) = desk.receive(&query, Action::ReadFacts) else { continue };
+                let Ok(received) = desk.receive(&query, Action::ReadFacts) else {
+                    drops.count(Dropped::HistoryRequest);
+                    continue;
+                };
                 let reply = |key: String, payload: Vec<u8>| {
                     let proof = desk.answer(&received, &key, &payload, &[]);
                     // Replies to a client that has disconnected are lost.
                     let _ = query.reply(key, payload).attachment(proof).wait();
                 };
                 let bytes = query.payload().map(|payload| payload.to_bytes().into_owned());
-                let Some(Ok(question)) = bytes.as_deref().map(Question::decode) else { continue };
+                let Some(Ok(question)) = bytes.as_deref().map(Question::decode) else {
+                    drops.count(Dropped::HistoryRequest);
+                    continue;
+                };
                 let mut count = 0u64;
                 let extent = answer(&question, &mut |batch| {
                     count += 1;
@@ -182,7 +190,9 @@ impl Plane {
         thread.map_err(Error::Thread)?;
         let queryable = self.session.declare_queryable(format!("{key}/*")).callback(move |query| {
             // A callback must not wait: it would delay the session.
-            let _ = queue.try_send(query);
+            if queue.try_send(query).is_err() {
+                overflowed.count(Dropped::HistoryRequest);
+            }
         });
         let queryable = queryable.wait().map_err(|e| Error::plane(&e))?;
         Ok(HistoryResponder { _queryable: queryable, _session: self.session.clone() })
@@ -195,7 +205,7 @@ impl Plane {
         nodes: Vec<(String, i64, Question)>,
         until: Instant,
     ) -> Vec<HistoryAnswer> {
-        let budget = Arc::new(Budget::new(nodes.len()));
+        let budget = Arc::new(Budget::new(nodes.len(), self.drops.clone()));
         let pending: Vec<(String, oneshot::Receiver<Whole>)> = nodes
             .into_iter()
             .map(|(node, incarnation, question)| {
@@ -267,12 +277,14 @@ struct Budget {
     share: u64,
     /// Bytes that nodes have beyond their shares.
     beyond: AtomicU64,
+    /// Counts the answers that are too long.
+    drops: DropCounter,
 }
 
 impl Budget {
-    fn new(nodes: usize) -> Self {
+    fn new(nodes: usize, drops: DropCounter) -> Self {
         let share = SHARED_BYTES / (nodes as u64).max(1);
-        Self { share, beyond: AtomicU64::new(0) }
+        Self { share, beyond: AtomicU64::new(0), drops }
     }
 
     /// Adds `length` to the bytes of a node. Returns false if those are too many; then the node has none of them any more.
@@ -285,6 +297,7 @@ impl Budget {
         if !fits {
             self.beyond.fetch_sub(after, Ordering::Relaxed);
             *bytes = 0;
+            self.drops.count(Dropped::HistoryAnswer);
         }
         fits
     }
@@ -410,7 +423,7 @@ mod tests {
         Authority::create(dir.path(), &names, &[]).expect("made");
         let identity = Identity::load(dir.path()).expect("readable").expect("there");
         let desk = Desk::new(Some(Arc::new(identity)), true);
-        let budget = Arc::new(Budget::new(1));
+        let budget = Arc::new(Budget::new(1, DropCounter::default()));
         let (replies, mut whole) = replies("n01", &desk, &budget);
         let noise = Message { payload: vec![0; 1 << 20], ..answer("n01")[0].clone() };
         (0..80).for_each(|_| replies.add(&noise));
@@ -425,7 +438,8 @@ mod tests {
 
     #[test]
     fn a_node_that_answers_without_end_leaves_the_others_their_shares() {
-        let (desk, budget) = (Desk::new(None, false), Arc::new(Budget::new(3)));
+        let (desk, budget) =
+            (Desk::new(None, false), Arc::new(Budget::new(3, DropCounter::default())));
         let (endless, mut missing) = replies("n01", &desk, &budget);
         let long = Message { payload: vec![0; MAX_BATCH_BYTES], ..answer("n01")[0].clone() };
         let most = (SHARED_BYTES / 3 + COMMON_BYTES) / MAX_BATCH_BYTES as u64;
@@ -437,6 +451,8 @@ mod tests {
         (0..2).for_each(|_| endless.add(&long));
         answer("n01").iter().for_each(|message| endless.add(message));
         assert!(missing.try_recv().is_err(), "its answer is too long");
+        let counted = budget.drops.numbers().map(|(_, number)| number);
+        assert_eq!(counted, [0, 0, 0, 0, 0, 1], "it is counted once");
         assert_eq!(budget.beyond.load(Ordering::Relaxed), 0, "it gives back what it had");
     }
 }

@@ -1,11 +1,13 @@
 //! The queue between the callbacks of a session and the thread of a follower.
 //!
-//! A callback only puts a message into the queue: if it waited, it would delay the whole session. A
-//! batch that finds the queue full is dropped and counted, and a later snapshot replaces it. Publishers
-//! that appear or disappear are noted beside the queue, because they are reported only once.
+//! A callback never waits: that would delay the whole session. It applies a batch itself if no other thread works on the
+//! site, no message is queued that came before, and nothing is unusual about the batch: then a reader of the mirror has
+//! the values a wake-up earlier. It puts every other message into the queue. A batch that finds the queue full is dropped
+//! and counted, and a later snapshot replaces it. Publishers that appear or disappear are noted beside the queue,
+//! because they are reported only once.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +33,9 @@ const MAX_NOTED: usize = 200_000;
 /// A message to the thread of a follower.
 pub(crate) enum Message {
     /// A batch, or bytes that should be one.
-    Batch { node: String, incarnation: i64, message: trust::Message, received_at: Timestamp },
+    Batch(Arrived),
+    /// A publisher whose mirror needs a snapshot.
+    Incomplete { node: String, incarnation: i64 },
     /// Bytes that cannot be a batch, because they are too many. They are dropped.
     TooLong { node: String, incarnation: i64 },
     /// Publishers have appeared or disappeared: see [`Inbox::presence`].
@@ -44,10 +48,26 @@ pub(crate) enum Message {
     Stop,
 }
 
+/// A batch, or bytes that should be one, as it arrived.
+pub(crate) struct Arrived {
+    pub(crate) node: String,
+    pub(crate) incarnation: i64,
+    pub(crate) message: trust::Message,
+    pub(crate) received_at: Timestamp,
+}
+
+/// Applies batches without waiting.
+pub(crate) trait Direct: Send + Sync {
+    /// Applies a batch, or returns it if the thread of the follower has to do that.
+    fn apply(&self, arrived: Arrived) -> Result<(), Arrived>;
+}
+
 /// The sending side of the queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
     queue: SyncSender<Message>,
+    /// Number of messages in the queue, and of those that the thread works on.
+    unfinished: Arc<AtomicUsize>,
     /// Publishers by name and incarnation, and whether they are present.
     noted: Arc<Mutex<HashMap<(String, i64), bool>>>,
     shared: Arc<Shared>,
@@ -56,7 +76,8 @@ pub(crate) struct Inbox {
 impl Inbox {
     pub(crate) fn new(shared: Arc<Shared>) -> (Self, Receiver<Message>) {
         let (queue, messages) = sync_channel(MAX_QUEUED);
-        (Self { queue, noted: Arc::default(), shared }, messages)
+        let unfinished = Arc::default();
+        (Self { queue, unfinished, noted: Arc::default(), shared }, messages)
     }
 
     /// Counts a message that another node made than it says.
@@ -71,17 +92,36 @@ impl Inbox {
 
     /// Puts a message into the queue. Returns false, and drops the message, if the queue is full.
     pub(crate) fn put(&self, message: Message) -> bool {
-        self.queue.try_send(message).is_ok()
+        // SYNC: pairs with the Acquire in `is_idle`: a callback that sees this message finished sees its effects, too.
+        self.unfinished.fetch_add(1, Ordering::Release);
+        let is_put = self.queue.try_send(message).is_ok();
+        if !is_put {
+            self.finished();
+        }
+        is_put
+    }
+
+    /// Notes that the thread has applied a message.
+    pub(crate) fn finished(&self) {
+        // SYNC: pairs with the Acquire in `is_idle`.
+        self.unfinished.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Returns true if every message that was put into the queue has been applied.
+    pub(crate) fn is_idle(&self) -> bool {
+        // SYNC: pairs with the Release in `put` and `finished`.
+        self.unfinished.load(Ordering::Acquire) == 0
     }
 
     /// Asks the thread to end, and waits for room in the queue if necessary.
     pub(crate) fn stop(&self) {
+        self.unfinished.fetch_add(1, Ordering::Relaxed);
         let _ = self.queue.send(Message::Stop);
     }
 
-    /// Puts a batch into the queue; counts it if that is impossible. The queue bounds the number of messages, and the
+    /// Applies a batch, or puts it into the queue; counts it if that is impossible. The queue bounds the number of messages, and the
     /// transport accepts longer ones than a batch can be: bytes that are too many stay out of the queue.
-    pub(crate) fn put_batch(&self, sample: &Sample) {
+    pub(crate) fn put_batch(&self, sample: &Sample, direct: &dyn Direct) {
         let shared = &self.shared;
         let Some((node, incarnation)) = other_publisher(shared, sample) else { return };
         let tags = sample.attachment().map_or(0, ZBytes::len);
@@ -89,7 +129,10 @@ impl Inbox {
             Message::TooLong { node, incarnation }
         } else {
             let (message, received_at) = (trust::Message::from(sample), wall());
-            Message::Batch { node, incarnation, message, received_at }
+            match direct.apply(Arrived { node, incarnation, message, received_at }) {
+                Ok(()) => return,
+                Err(arrived) => Message::Batch(arrived),
+            }
         };
         if !self.put(message) {
             shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
@@ -133,17 +176,26 @@ mod tests {
 
     use super::*;
 
+    /// Leaves all batches to the thread.
+    struct Busy;
+
+    impl Direct for Busy {
+        fn apply(&self, arrived: Arrived) -> Result<(), Arrived> {
+            Err(arrived)
+        }
+    }
+
     #[test]
     fn bytes_that_are_too_many_for_a_batch_stay_out_of_the_queue() {
         let (inbox, messages) = Inbox::new(Arc::default());
         let put = |payload: usize, tags: usize| {
             let key = KeyExpr::new("skopos/test/live/n01/1").expect("a key");
             let sample = SampleBuilder::put(key, vec![0u8; payload]);
-            inbox.put_batch(&sample.attachment(vec![0u8; tags]).into());
+            inbox.put_batch(&sample.attachment(vec![0u8; tags]).into(), &Busy);
             messages.try_recv().expect("a message")
         };
         let kept = put(MAX_BATCH_BYTES, MAX_TAGS_BYTES);
-        assert!(matches!(kept, Message::Batch { .. }), "the longest batch");
+        assert!(matches!(kept, Message::Batch(_)), "the longest batch");
         for (payload, tags) in [(MAX_BATCH_BYTES + 1, 0), (1, MAX_TAGS_BYTES + 1)] {
             let dropped = put(payload, tags);
             assert!(matches!(dropped, Message::TooLong { .. }), "{payload} bytes, {tags} of tags");

@@ -1,14 +1,18 @@
-//! The thread of a follower, which takes in messages.
+//! The thread of a follower, which takes in messages, and the short way of a batch past it.
+//!
+//! A callback of the session applies a batch itself if it need not wait for that. It leaves the batch to the thread if
+//! messages that came before are not applied yet, so that those of one publisher stay in order, and if more than the
+//! mirror has to change.
 //!
 //! With signed messages, a publisher counts as present once a message of it was genuine. A liveliness token is no
 //! proof, because any node could declare it: it only makes the follower ask.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-use skopos_model::Timestamp;
+use skopos_model::{Timestamp, unpoisoned};
 use zenoh::Wait as _;
 use zenoh::qos::Priority;
 
@@ -16,7 +20,7 @@ use crate::arrived::Snapshot;
 use crate::batch::Batch;
 use crate::clock::wall;
 use crate::error::Error;
-use crate::inbox::{Inbox, Message};
+use crate::inbox::{Arrived, Direct, Inbox, Message};
 use crate::keys;
 use crate::plane::Plane;
 use crate::requested::{Decision, Requested, SNAPSHOT_TIMEOUT, Standing};
@@ -24,12 +28,60 @@ use crate::site::{NodeState, NodeWatcher, Site};
 use crate::snapshot::SnapshotParts;
 use crate::trust::{self, Exchange, Tagged};
 
-/// Time between two looks for nodes that are silent or long gone.
+/// Time between two looks for nodes that are long gone, and for requests without an answer.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Silence after which a publisher of signed messages counts as gone, whatever its token says: it sends a batch every
-/// second.
-const SILENCE: Duration = Duration::from_secs(5);
+/// Silence after which a publisher counts as gone, whatever its token says: it sends a batch in each
+/// [`LONGEST_PAUSE`](crate::Outlet::LONGEST_PAUSE), and a death must be known within two seconds.
+const SILENCE: Duration = Duration::from_millis(1800);
+
+/// The shortest time between two looks for silent publishers: a node is found to be silent that much later at most, and
+/// ten thousand nodes are looked at in less than a millisecond.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes in messages until the follower stops.
+pub(crate) fn run<W: NodeWatcher>(
+    intake: &Mutex<Intake<W>>,
+    inbox: &Inbox,
+    messages: &Receiver<Message>,
+) {
+    loop {
+        let pause = lock(intake).look_at.saturating_duration_since(Instant::now());
+        let message = match messages.recv_timeout(pause) {
+            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => None,
+        };
+        let is_of_queue = message.is_some();
+        lock(intake).turn(message);
+        if is_of_queue {
+            inbox.finished();
+        }
+    }
+}
+
+fn lock<W>(intake: &Mutex<Intake<W>>) -> MutexGuard<'_, Intake<W>> {
+    unpoisoned(intake.lock())
+}
+
+impl<W: NodeWatcher> Direct for Mutex<Intake<W>> {
+    fn apply(&self, arrived: Arrived) -> Result<(), Arrived> {
+        let mut intake = match self.try_lock() {
+            Ok(intake) => intake,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(arrived),
+        };
+        // While this thread has the lock, the other one finishes no message.
+        if intake.inbox.is_idle() && intake.apply(&arrived) { Ok(()) } else { Err(arrived) }
+    }
+}
+
+/// Checks the tag of a batch that this publisher may have made.
+fn tagged(state: &NodeState, incarnation: i64, message: &trust::Message) -> Tagged {
+    let session = state.session.as_ref().filter(|_| state.incarnation == incarnation);
+    let tags = message.proof.as_deref().unwrap_or_default();
+    session.map_or(Tagged::Absent, |one| one.check(&message.key, &message.payload, tags))
+}
 
 /// Takes in the messages of a site.
 pub(crate) struct Intake<W> {
@@ -39,35 +91,37 @@ pub(crate) struct Intake<W> {
     watcher: W,
     requested: Requested,
     looked_at: Instant,
+    /// Time of the next look for silent publishers.
+    look_at: Instant,
 }
 
 impl<W: NodeWatcher> Intake<W> {
     pub(crate) fn new(site: Site, plane: Plane, inbox: Inbox, watcher: W) -> Self {
         let (requested, looked_at) = (Requested::default(), Instant::now());
-        Self { site, plane, inbox, watcher, requested, looked_at }
+        Self { site, plane, inbox, watcher, requested, looked_at, look_at: looked_at }
     }
 
-    pub(crate) fn run(mut self, messages: &Receiver<Message>) {
-        loop {
-            match messages.recv_timeout(LOOK_EVERY) {
-                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(message) => self.take(message),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            self.presence();
-            if self.looked_at.elapsed() >= LOOK_EVERY {
-                self.looked_at = Instant::now();
-                self.look();
-            }
+    /// Applies a message, and looks for silent publishers if that is due.
+    fn turn(&mut self, message: Option<Message>) {
+        let is_quiet = message.is_none();
+        message.into_iter().for_each(|message| self.take(message));
+        self.presence();
+        let now = Instant::now();
+        // A publisher is not silent while its message may be in the queue.
+        if is_quiet && self.look_at <= now {
+            self.look_at = now + self.find_silent().clamp(LEAST_PAUSE, LOOK_EVERY);
+        }
+        if self.looked_at.elapsed() >= LOOK_EVERY {
+            self.looked_at = now;
+            self.look();
         }
     }
 
     fn take(&mut self, message: Message) {
         match message {
             Message::Stop | Message::Presence => {}
-            Message::Batch { node, incarnation, message, received_at } => {
-                self.batch(&node, incarnation, &message, received_at);
-            }
+            Message::Batch(arrived) => self.batch(&arrived),
+            Message::Incomplete { node, incarnation } => self.request_snapshot(&node, incarnation),
             Message::TooLong { node, incarnation } => self.too_long(&node, incarnation),
             Message::Snapshot(snapshot) => self.snapshot(snapshot),
             Message::Refreshed { node, batch, done } => {
@@ -118,23 +172,29 @@ impl<W: NodeWatcher> Intake<W> {
         }
     }
 
-    /// Finds publishers that are silent although their tokens are there, and forgets nodes that are long gone, and
-    /// requests without an answer.
-    fn look(&mut self) {
-        self.requested.expire(Instant::now());
-        if self.plane.desk.demands() {
-            let is_silent = |state: &NodeState| {
-                state.is_alive && state.heard.is_some_and(|at| at.elapsed() > SILENCE)
-            };
-            for node in self.site.nodes() {
-                let state = node.state();
-                if is_silent(&state) {
+    /// Finds publishers that are silent although their tokens are there. Returns the time until the next one may be.
+    fn find_silent(&mut self) -> Duration {
+        let mut left = SILENCE;
+        for node in self.site.nodes() {
+            let mut state = node.state();
+            let Some(heard) = state.heard.filter(|_| state.is_alive) else { continue };
+            let left_of_node = SILENCE.saturating_sub(heard.elapsed());
+            left = left.min(if left_of_node.is_zero() { SILENCE } else { left_of_node });
+            if left_of_node.is_zero() && state.fell_silent(&mut self.watcher) {
+                self.watcher.node(node.name(), &state);
+                if state.is_alive {
                     let incarnation = state.incarnation;
                     drop(state);
-                    self.disappeared(node.name(), incarnation);
+                    self.request_snapshot(node.name(), incarnation);
                 }
             }
         }
+        left
+    }
+
+    /// Forgets nodes that are long gone, and requests without an answer.
+    fn look(&mut self) {
+        self.requested.expire(Instant::now());
         for node in self.site.forget_gone() {
             let mut state = node.state();
             state.mirror.clear(&mut self.watcher);
@@ -142,13 +202,39 @@ impl<W: NodeWatcher> Intake<W> {
         }
     }
 
-    fn batch(
-        &mut self,
-        name: &str,
-        incarnation: i64,
-        message: &trust::Message,
-        received_at: Timestamp,
-    ) {
+    /// Applies a batch without waiting. Returns false, and changes nothing, if more than the mirror has to change.
+    fn apply(&mut self, arrived: &Arrived) -> bool {
+        let Arrived { node: name, incarnation, message, received_at } = arrived;
+        let Some(node) = self.site.node(name) else { return false };
+        let Some(mut state) = node.try_state() else { return false };
+        let is_usual = state.is_alive
+            && state.incarnation == *incarnation
+            && state.mirror.is_complete()
+            && (!self.plane.desk.demands()
+                || tagged(&state, *incarnation, message) == Tagged::Genuine);
+        if !is_usual {
+            return false;
+        }
+        let Ok(batch) = Batch::decode(&message.payload) else { return false };
+        self.absorb(name, &mut state, batch, *received_at);
+        if !state.mirror.is_complete() {
+            let (node, incarnation) = (name.clone(), *incarnation);
+            // If the queue is full, the next batch asks.
+            let _ = self.inbox.put(Message::Incomplete { node, incarnation });
+        }
+        true
+    }
+
+    /// Changes the mirror of a node by a batch of its publisher.
+    fn absorb(&mut self, name: &str, state: &mut NodeState, batch: Batch, received_at: Timestamp) {
+        state.hear(batch.sent_at, received_at);
+        state.mirror.take(batch, &mut self.watcher);
+        self.watcher.node(name, state);
+    }
+
+    fn batch(&mut self, arrived: &Arrived) {
+        let Arrived { node: name, incarnation, message, received_at } = arrived;
+        let incarnation = *incarnation;
         if self.plane.desk.demands() && !self.is_genuine(name, incarnation, message) {
             return;
         }
@@ -161,12 +247,14 @@ impl<W: NodeWatcher> Intake<W> {
             self.malformed(name, &mut state);
             return;
         };
-        state.hear(batch.sent_at, received_at);
-        state.mirror.take(batch, &mut self.watcher);
+        let is_back = state.is_silent();
+        self.absorb(name, &mut state, batch, *received_at);
         // A requested snapshot may be too old or get lost, so it is requested until nothing is missing.
         let is_complete = state.mirror.is_complete();
-        self.watcher.node(name, &state);
         drop(state);
+        if is_back {
+            self.appeared(name, incarnation);
+        }
         if !is_complete {
             self.request_snapshot(name, incarnation);
         }
@@ -175,13 +263,8 @@ impl<W: NodeWatcher> Intake<W> {
     /// Returns true if the publisher of this name made a batch. A publisher that is not known well enough is asked for a
     /// snapshot.
     fn is_genuine(&mut self, name: &str, incarnation: i64, message: &trust::Message) -> bool {
-        let tagged = self.site.node(name).map_or(Tagged::Absent, |node| {
-            let state = node.state();
-            let session = state.session.as_ref().filter(|_| state.incarnation == incarnation);
-            let tags = message.proof.as_deref().unwrap_or_default();
-            session.map_or(Tagged::Absent, |one| one.check(&message.key, &message.payload, tags))
-        });
-        match tagged {
+        let node = self.site.node(name);
+        match node.map_or(Tagged::Absent, |node| tagged(&node.state(), incarnation, message)) {
             Tagged::Genuine => {
                 // Its token may be gone, or another node may have said so.
                 self.appeared(name, incarnation);

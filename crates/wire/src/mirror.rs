@@ -9,6 +9,7 @@ use crate::batch::{Batch, Checked, Description, IndexedSample};
 use crate::completeness::{Completeness, Delivery};
 use crate::interest::Interest;
 use crate::recent::Recent;
+use crate::vertices::{Vertex, Vertices};
 use crate::watch::MirrorWatcher;
 
 /// The most vertices of one publisher in a mirror: as many as a segment can have. Bounds the memory that
@@ -29,8 +30,7 @@ const MAX_OLDER_HELD_BYTES: usize = MAX_STRUCTURED_HELD_BYTES / 2;
 pub struct Mirror {
     /// The publisher's node. It may describe topics of this node alone; without a name, any topics.
     node: Option<Box<str>>,
-    vertices: HashMap<u32, Vertex>,
-    by_topic: HashMap<Topic, u32>,
+    vertices: Vertices,
     /// Number of the last batch; `None` before the first snapshot.
     sequence: Option<u64>,
     /// Time at which that batch was sent, by its publisher's clock.
@@ -63,30 +63,6 @@ pub struct Mirror {
     changed: VecDeque<u32>,
     /// Memory that the structured values of all vertices take.
     structured_bytes: usize,
-}
-
-/// A vertex of a mirror.
-#[derive(Clone, Debug)]
-pub struct Vertex {
-    /// Its description.
-    pub description: Description,
-    /// Its recent samples.
-    pub recent: Recent,
-    /// Number of samples that were ever taken in, with those that are no longer among the recent ones.
-    pub samples_total: u64,
-    /// Time at which its source was last read.
-    pub checked_at: Timestamp,
-    /// Number of the batch that described it.
-    since: u64,
-    completeness: Completeness,
-}
-
-impl Vertex {
-    /// Returns the time from which each published sample is among the recent ones, by the publisher's
-    /// clock; `None` if the latest sample may be missing.
-    pub fn complete_since(&self) -> Option<Timestamp> {
-        self.completeness.since(self.recent.first_time())
-    }
 }
 
 /// The effect of a batch on a mirror.
@@ -132,7 +108,7 @@ impl Mirror {
         self.lost += missing;
         if missing > 0 {
             self.needs = Some(batch.sequence - 1);
-            let vertices = self.vertices.values_mut();
+            let vertices = self.vertices.iter_mut();
             vertices.for_each(|vertex| vertex.completeness.cut(batch.sequence - 1));
         }
         self.apply(batch, Delivery::Batch, watcher);
@@ -147,7 +123,7 @@ impl Mirror {
         if let Some(last) = self.sequence.filter(|last| *last < as_of) {
             self.lost += as_of - last;
             self.overtaken = Some(last + 1..=as_of);
-            self.vertices.values_mut().for_each(|vertex| vertex.completeness.cut(as_of));
+            self.vertices.iter_mut().for_each(|vertex| vertex.completeness.cut(as_of));
         }
         // Batches may have overtaken the snapshot. Their content is newer, and stays.
         let last = self.sequence.map_or(as_of, |last| last.max(as_of));
@@ -165,7 +141,7 @@ impl Mirror {
             self.unwanted.clear();
         }
         // The snapshot has no sample of a vertex without samples, which says as much as a repeated one.
-        let empty = self.vertices.values_mut().filter(|vertex| vertex.recent.last_time().is_none());
+        let empty = self.vertices.iter_mut().filter(|vertex| vertex.recent.last_time().is_none());
         empty.for_each(|vertex| vertex.completeness.mend(as_of));
         let (is_enough, delivery) = (self.needs.is_none(), Delivery::Snapshot { as_of });
         parts.into_iter().for_each(|part| self.apply(part, delivery, watcher));
@@ -181,9 +157,9 @@ impl Mirror {
             .flat_map(|part| &part.described)
             .map(|description| (description.index, &description.topic))
             .collect();
-        let is_other = |(index, vertex): (&u32, &Vertex)| {
-            let known = described.get(index).copied() == Some(&vertex.description.topic)
-                || vertex.since > as_of;
+        let is_other = |vertex: &Vertex| {
+            let Description { index, topic, .. } = &vertex.description;
+            let known = described.get(index).copied() == Some(topic) || vertex.since > as_of;
             (!known).then_some(*index)
         };
         let gone: Vec<u32> = self.vertices.iter().filter_map(is_other).collect();
@@ -194,7 +170,7 @@ impl Mirror {
     /// their batches. Returns false if the mirror does not have all of them with the same description.
     pub fn refresh(&mut self, batch: Batch, watcher: &mut dyn MirrorWatcher) -> bool {
         let is_known = |description: &Description| {
-            let known = self.vertices.get(&description.index);
+            let known = self.vertices.get(description.index);
             known.is_some_and(|vertex| vertex.description == *description)
         };
         if !batch.described.iter().all(is_known) {
@@ -207,7 +183,7 @@ impl Mirror {
     /// Removes every vertex, because the publisher is another one now. The counts of lost batches and
     /// refused samples stay.
     pub fn clear(&mut self, watcher: &mut dyn MirrorWatcher) {
-        let all: Vec<u32> = self.vertices.keys().copied().collect();
+        let all: Vec<u32> = self.indexed().map(|(index, _)| index).collect();
         all.into_iter().for_each(|index| self.forget(index, watcher));
         let (lost, refused, node) = (self.lost, self.refused, self.node.take());
         let (arrangement, samples_total) = (self.arrangement, self.samples_total);
@@ -237,7 +213,7 @@ impl Mirror {
     fn check(&mut self, checked: &Checked, watcher: &mut dyn MirrorWatcher) {
         for (first, length) in &checked.runs {
             for index in *first..first.saturating_add(*length) {
-                if let Some(vertex) = self.vertices.get_mut(&index)
+                if let Some(vertex) = self.vertices.get_mut(index)
                     && vertex.checked_at < checked.at
                 {
                     vertex.checked_at = checked.at;
@@ -249,7 +225,7 @@ impl Mirror {
 
     fn push(&mut self, sample: IndexedSample, delivery: Delivery, watcher: &mut dyn MirrorWatcher) {
         let IndexedSample { index, time, origin, value } = sample;
-        let Some(vertex) = self.vertices.get_mut(&index) else {
+        let Some(vertex) = self.vertices.get_mut(index) else {
             self.refused += u64::from(!self.unwanted.contains(&index));
             let may_come = delivery == Delivery::Batch && self.needs.is_some();
             if may_come && self.undescribed.len() < MAX_VERTICES {
@@ -303,7 +279,7 @@ impl Mirror {
         watcher: &mut dyn MirrorWatcher,
     ) {
         let index = description.index;
-        let known = self.vertices.get_mut(&index);
+        let known = self.vertices.get_mut(index);
         if let Some(vertex) = known.filter(|vertex| vertex.description == description) {
             if delivery == Delivery::Batch {
                 vertex.completeness.cut(since);
@@ -326,10 +302,8 @@ impl Mirror {
             return;
         }
         // The topic had another index before.
-        if let Some(before) = self.by_topic.get(&description.topic).copied() {
-            self.forget(before, watcher);
-        }
-        self.by_topic.insert(description.topic.clone(), index);
+        let before = self.vertices.find(&description.topic).map(|before| before.description.index);
+        before.into_iter().for_each(|before| self.forget(before, watcher));
         watcher.added(&description);
         let recent = Recent::new(description.value_type);
         let checked_at = Timestamp::default();
@@ -343,37 +317,33 @@ impl Mirror {
         }
         let vertex =
             Vertex { description, recent, samples_total: 0, checked_at, since, completeness };
-        self.vertices.insert(index, vertex);
+        self.vertices.insert(vertex);
     }
 
     fn forget(&mut self, index: u32, watcher: &mut dyn MirrorWatcher) {
-        let Some(vertex) = self.vertices.remove(&index) else { return };
+        let Some(vertex) = self.vertices.remove(index) else { return };
         self.structured_bytes -= vertex.recent.structured_bytes();
         self.arrangement += 1;
         self.topics_since = self.topics_since.max(self.last_sent_at);
-        // Another index may have the topic by now.
-        if self.by_topic.get(&vertex.description.topic) == Some(&index) {
-            self.by_topic.remove(&vertex.description.topic);
-            watcher.removed(&vertex.description.topic);
-        }
+        watcher.removed(&vertex.description.topic);
     }
 
     /// Returns the vertex of a topic.
     // Hot: called for each topic of a point read, from other crates.
     #[inline]
     pub fn find(&self, topic: &Topic) -> Option<&Vertex> {
-        self.vertices.get(self.by_topic.get(topic)?)
+        self.vertices.find(topic)
     }
 
     /// Returns the vertices, in any order.
     #[inline]
     pub fn vertices(&self) -> impl ExactSizeIterator<Item = &Vertex> {
-        self.vertices.values()
+        self.vertices.iter()
     }
 
     /// Returns the vertices with their indices, in any order.
     pub fn indexed(&self) -> impl Iterator<Item = (u32, &Vertex)> {
-        self.vertices.iter().map(|(index, vertex)| (*index, vertex))
+        self.vertices.iter().map(|vertex| (vertex.description.index, vertex))
     }
 
     /// Returns the number of times that a vertex was removed or got its first sample: as long as it stays, the same
@@ -393,7 +363,7 @@ impl Mirror {
         let new = usize::try_from(self.samples_total.checked_sub(since)?).ok()?;
         let first = self.changed.len().checked_sub(new)?;
         let changed = self.changed.range(first..);
-        Some(changed.filter_map(|index| Some((*index, self.vertices.get(index)?))))
+        Some(changed.filter_map(|index| Some((*index, self.vertices.get(*index)?))))
     }
 
     /// Returns the time at which the last batch was sent, by its publisher's clock; `None` before the

@@ -48,13 +48,14 @@ pub(crate) struct Answering {
 }
 
 impl Places {
-    /// Runs `work` on a thread of its own, with a place for the check of a request. Does nothing if there is none, or if no
-    /// thread can be started.
-    pub(crate) fn on_thread(&self, work: impl FnOnce(Checking) + Send + 'static) {
-        let Some(checking) = self.check() else { return };
+    /// Runs `work` on a thread of its own, with a place for the check of a request. Does nothing, and returns false, if
+    /// there is none, or if no thread can be started.
+    #[must_use]
+    pub(crate) fn on_thread(&self, work: impl FnOnce(Checking) + Send + 'static) -> bool {
+        let Some(checking) = self.check() else { return false };
         // If no thread can be started, the place is dropped with the closure.
         let run = move || work(checking);
-        let _ = std::thread::Builder::new().name("live-answer".to_owned()).spawn(run);
+        std::thread::Builder::new().name("live-answer".to_owned()).spawn(run).is_ok()
     }
 
     fn check(&self) -> Option<Checking> {
@@ -153,7 +154,7 @@ mod tests {
         let (places, (done, ended)) = (Places::default(), channel::<()>());
         for n in 0..3 * MAX_CHECKING {
             let done = done.clone();
-            places.on_thread(move |checking| {
+            let _ = places.on_thread(move |checking| {
                 // Dropped last, when the places are free again.
                 let _done = done;
                 let _place = (n % 2 == 0).then(|| checking.admit(&caller("n01", false)));

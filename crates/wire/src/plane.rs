@@ -31,6 +31,7 @@ use zenoh::session::SessionGetBuilder;
 
 use crate::batch::Batch;
 use crate::config::PlaneConfig;
+use crate::drops::{DropCounter, Dropped};
 use crate::error::Error;
 use crate::keys;
 use crate::meeting::Meeting;
@@ -46,6 +47,7 @@ pub struct Plane {
     pub(crate) session: zenoh::Session,
     pub(crate) site: String,
     pub(crate) desk: Desk,
+    pub(crate) drops: DropCounter,
 }
 
 /// Answers the requests to a publisher, on other threads.
@@ -84,7 +86,12 @@ impl Plane {
         let session = zenoh::open(zenoh).wait().map_err(|e| Error::plane(&e))?;
         // The next session finds this one.
         drop(meeting);
-        Ok(Self { session, site: config.site.clone(), desk })
+        Ok(Self { session, site: config.site.clone(), desk, drops: config.drops.clone() })
+    }
+
+    /// Returns the counts of requests and answers that this session dropped.
+    pub fn drops(&self) -> &DropCounter {
+        &self.drops
     }
 
     /// Returns true if there is no connection to a hub, a node or a router.
@@ -126,6 +133,7 @@ impl Plane {
             sessions: sessions.clone(),
             responder: Box::new(responder),
             whole: key("whole"),
+            drops: self.drops.clone(),
         });
         // A follower may ask for a snapshot while it has a topic measured, so both have places of their own.
         let (snapshotting, measuring) = (Places::default(), Places::default());
@@ -134,13 +142,18 @@ impl Plane {
             let pattern = format!("{}/*", key("whole"));
             let callback = move |query| {
                 let answers = answers.clone();
-                snapshotting.on_thread(move |checking| answers.send_snapshot(&query, checking));
+                let drops = answers.drops.clone();
+                let send = move |checking| answers.send_snapshot(&query, checking);
+                if !snapshotting.on_thread(send) {
+                    drops.count(Dropped::SnapshotRequest);
+                }
             };
             self.session.declare_queryable(pattern).callback(callback)
         };
         let ask = self.session.declare_queryable(self.ask_key(node)).callback(move |query| {
             let answers = answers.clone();
-            measuring.on_thread(move |checking| answers.send_refreshed(&query, checking));
+            // The client of a dropped request waits until its deadline, and reports that.
+            let _ = measuring.on_thread(move |checking| answers.send_refreshed(&query, checking));
         });
         Ok(Outlet {
             plane: self.clone(),
@@ -255,16 +268,22 @@ struct Answers {
     responder: Box<dyn Responder>,
     /// Key of the parts of a snapshot.
     whole: String,
+    drops: DropCounter,
 }
 
 impl Answers {
     /// Answers with a snapshot. Each part has its own key, because a reply replaces an earlier one with the
     /// same key. Replies to a client that has disconnected are lost.
     fn send_snapshot(&self, query: &Query, checking: Checking) {
-        let Ok(received) = self.desk.receive(query, Action::ReadFacts) else { return };
-        let Some(_place) = checking.admit(&received.caller) else { return };
+        let received = self.desk.receive(query, Action::ReadFacts).ok();
+        let admit = |received: Received| Some((checking.admit(&received.caller)?, received));
+        let Some((_place, received)) = received.and_then(admit) else {
+            return self.drops.count(Dropped::SnapshotRequest);
+        };
         // From here on batches have a tag for this follower.
-        let Ok(half) = self.begin_session(&received) else { return };
+        let Ok(half) = self.begin_session(&received) else {
+            return self.drops.count(Dropped::Follower);
+        };
         let parts = self.responder.snapshot();
         for (at, batch) in parts.iter().enumerate() {
             let (key, bytes) = (format!("{}/{at}of{}", self.whole, parts.len()), batch.encode());
@@ -333,8 +352,12 @@ pub struct Outlet {
 }
 
 impl Outlet {
+    /// The longest time between two batches of a publisher, the last of which may be empty. Followers count a publisher
+    /// as gone after two thirds more.
+    pub const LONGEST_PAUSE: Duration = Duration::from_millis(1100);
+
     /// Sends a batch to all followers, and returns its length in bytes. Never waits for a follower: one
-    /// that does not keep up misses the batch.
+    /// that does not keep up misses the batch. Call it at least once in each [`LONGEST_PAUSE`](Self::LONGEST_PAUSE).
     ///
     /// # Errors
     /// The session is closed.

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use serde_json::Value as Json;
-use skopos_model::{Origin, Sample, Scalar, Timestamp, Value, ValueType};
+use skopos_model::{Sample, Timestamp, Value, ValueType};
 
 use crate::batch::Content;
+use crate::packed::{Packed, Slot};
 
 /// Number of samples that are kept of each vertex: some seconds to minutes of its changes. Older samples
 /// are in the history on disk.
-const RECENT: usize = 32;
+const RECENT: u8 = 32;
 
 /// The last samples of a vertex, in the order of their times.
 #[derive(Clone, Debug)]
@@ -18,10 +19,7 @@ pub struct Recent(Samples);
 
 #[derive(Clone, Debug)]
 enum Samples {
-    Numbers {
-        value_type: ValueType,
-        slots: VecDeque<Slot>,
-    },
+    Numbers(Packed),
     /// With the memory that their values take: see [`structured_bytes`].
     Structured {
         samples: VecDeque<Sample>,
@@ -29,47 +27,11 @@ enum Samples {
     },
 }
 
-/// A sample of a number, in 24 bytes; a [`Sample`] takes more than twice as many.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    time: Timestamp,
-    bits: u64,
-    /// Half the width of a predicted value's interval, which is never negative, or one of the two
-    /// constants below.
-    bound: f64,
-}
-
-const MEASURED: f64 = -1.0;
-const UNKNOWN: f64 = -2.0;
-
-impl Slot {
-    fn new(time: Timestamp, bits: u64, origin: Origin) -> Self {
-        let bound = match origin {
-            Origin::Measured => MEASURED,
-            Origin::Unknown => UNKNOWN,
-            // It came from another node and may be any number.
-            Origin::Predicted { bound } => bound.max(0.0),
-        };
-        Self { time, bits, bound }
-    }
-
-    #[inline]
-    fn sample(&self, value_type: ValueType) -> Option<Sample> {
-        let origin = match self.bound {
-            MEASURED => Origin::Measured,
-            UNKNOWN => Origin::Unknown,
-            bound => Origin::Predicted { bound },
-        };
-        let value = Value::from(Scalar::from_bits(value_type, self.bits)?);
-        Some(Sample { time: self.time, value, origin })
-    }
-}
-
 impl Recent {
     pub(crate) fn new(value_type: ValueType) -> Self {
         Self(match value_type {
             ValueType::Structured => Samples::Structured { samples: VecDeque::new(), bytes: 0 },
-            _ => Samples::Numbers { value_type, slots: VecDeque::new() },
+            _ => Samples::Numbers(Packed::new(value_type)),
         })
     }
 
@@ -82,9 +44,9 @@ impl Recent {
                 let oldest = push_last(samples, sample);
                 *bytes -= oldest.map_or(0, |oldest| structured_bytes(&oldest.value));
             }
-            Samples::Numbers { slots, .. } => {
+            Samples::Numbers(packed) => {
                 let Content::Bits(bits) = Content::from(&sample.value) else { return };
-                push_last(slots, Slot::new(sample.time, bits, sample.origin));
+                packed.push(Slot::new(sample.time, bits, sample.origin), RECENT);
             }
         }
     }
@@ -110,7 +72,7 @@ impl Recent {
     pub(crate) fn structured_bytes(&self) -> usize {
         match &self.0 {
             Samples::Structured { bytes, .. } => *bytes,
-            Samples::Numbers { .. } => 0,
+            Samples::Numbers(_) => 0,
         }
     }
 
@@ -119,7 +81,7 @@ impl Recent {
     #[inline]
     pub fn first_time(&self) -> Option<Timestamp> {
         match &self.0 {
-            Samples::Numbers { slots, .. } => slots.front().map(|slot| slot.time),
+            Samples::Numbers(packed) => packed.first().map(|slot| slot.time),
             Samples::Structured { samples, .. } => samples.front().map(|sample| sample.time),
         }
     }
@@ -128,7 +90,7 @@ impl Recent {
     #[inline]
     pub fn last_time(&self) -> Option<Timestamp> {
         match &self.0 {
-            Samples::Numbers { slots, .. } => slots.back().map(|slot| slot.time),
+            Samples::Numbers(packed) => packed.last().map(|slot| slot.time),
             Samples::Structured { samples, .. } => samples.back().map(|sample| sample.time),
         }
     }
@@ -137,9 +99,7 @@ impl Recent {
     #[inline]
     pub fn last(&self) -> Option<Cow<'_, Sample>> {
         match &self.0 {
-            Samples::Numbers { value_type, slots } => {
-                slots.back()?.sample(*value_type).map(Cow::Owned)
-            }
+            Samples::Numbers(packed) => packed.last()?.sample(packed.value_type()).map(Cow::Owned),
             Samples::Structured { samples, .. } => samples.back().map(Cow::Borrowed),
         }
     }
@@ -147,11 +107,11 @@ impl Recent {
     /// Returns all samples, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Cow<'_, Sample>> {
         let (numbers, structured) = match &self.0 {
-            Samples::Numbers { value_type, slots } => (Some((*value_type, slots)), None),
+            Samples::Numbers(packed) => (Some(packed), None),
             Samples::Structured { samples, .. } => (None, Some(samples)),
         };
-        let numbers = numbers.into_iter().flat_map(|(value_type, slots)| {
-            slots.iter().filter_map(move |slot| slot.sample(value_type)).map(Cow::Owned)
+        let numbers = numbers.into_iter().flat_map(|packed| {
+            packed.iter().filter_map(|slot| slot.sample(packed.value_type())).map(Cow::Owned)
         });
         numbers.chain(structured.into_iter().flatten().map(Cow::Borrowed))
     }
@@ -159,7 +119,7 @@ impl Recent {
 
 /// Appends an item. Returns the oldest one, which gives way to it if there are too many.
 fn push_last<T>(all: &mut VecDeque<T>, item: T) -> Option<T> {
-    let oldest = if all.len() == RECENT { all.pop_front() } else { None };
+    let oldest = if all.len() >= usize::from(RECENT) { all.pop_front() } else { None };
     all.push_back(item);
     oldest
 }
@@ -202,7 +162,7 @@ fn json_bytes(json: &Json) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use skopos_model::Structured;
+    use skopos_model::{Origin, Structured};
 
     use super::*;
 
@@ -221,13 +181,13 @@ mod tests {
             let mut recent = Recent::new(sample.value.value_type());
             recent.push(sample.clone());
             assert_eq!(recent.last().as_deref(), Some(&sample));
-            for n in 2..RECENT as i64 + 2 {
+            for n in 2..i64::from(RECENT) + 2 {
                 recent.push(Sample { time: at(n), ..sample.clone() });
             }
             let times: Vec<i64> = recent.iter().map(|sample| sample.time.as_nanos()).collect();
-            assert!(times.into_iter().eq(2..RECENT as i64 + 2));
+            assert!(times.into_iter().eq(2..i64::from(RECENT) + 2));
             assert_eq!(recent.first_time(), Some(at(2)));
-            assert_eq!(recent.last_time(), Some(at(RECENT as i64 + 1)));
+            assert_eq!(recent.last_time(), Some(at(i64::from(RECENT) + 1)));
         }
     }
 
@@ -246,7 +206,7 @@ mod tests {
 
         let mut recent = Recent::new(ValueType::Structured);
         let (short, long) = (value("\"x\""), value("[1,2,3]"));
-        for n in 0..3 * RECENT as i64 {
+        for n in 0..3 * i64::from(RECENT) {
             let value = if n % 3 == 0 { long.clone() } else { short.clone() };
             let (time, origin) = (Timestamp::from_nanos(n), Origin::Measured);
             recent.push(Sample { time, value, origin });
@@ -257,7 +217,7 @@ mod tests {
         assert!(!recent.make_room(&short, new - 1, 0), "it is too long");
         assert!(recent.make_room(&short, new, all + new) && recent.structured_bytes() == all);
         assert!(recent.make_room(&short, new, all + new - 1), "the oldest one gives way");
-        assert_eq!(recent.iter().count(), RECENT - 1);
+        assert_eq!(recent.iter().count(), usize::from(RECENT) - 1);
         assert!(recent.make_room(&short, new, 0), "all give way");
         assert_eq!((recent.structured_bytes(), recent.last_time()), (0, None));
     }

@@ -10,6 +10,7 @@ use skopos_access::{Action, Caller, Names};
 use zenoh::Wait as _;
 use zenoh::query::{Query, Queryable};
 
+use crate::drops::Dropped;
 use crate::error::Error;
 use crate::keys;
 use crate::places::{Checking, Places};
@@ -48,14 +49,18 @@ impl Plane {
     pub fn serve_renewals(&self, issuer: impl Issuer) -> Result<RenewalResponder, Error> {
         let key = keys::of_name(&self.site, "renew", "*");
         let (issuer, desk, places) = (Arc::new(issuer), self.desk.clone(), Places::default());
+        let drops = self.drops.clone();
         let queryable = self.session.declare_queryable(key).callback(move |query| {
             let (issuer, desk) = (issuer.clone(), desk.clone());
-            places.on_thread(move |checking| {
+            let is_begun = places.on_thread(move |checking| {
                 let _ = match issued(&query, checking, &desk, &*issuer) {
                     Ok(certificate) => query.reply(query.key_expr().clone(), certificate).wait(),
                     Err(why) => query.reply_err(why).wait(),
                 };
             });
+            if !is_begun {
+                drops.count(Dropped::RenewalRequest);
+            }
         });
         let queryable = queryable.wait().map_err(|e| Error::plane(&e))?;
         Ok(RenewalResponder { _queryable: queryable })

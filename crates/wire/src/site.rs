@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
+use skopos_model::schema::{Metric, self_live};
 use skopos_model::{Timestamp, unpoisoned};
 
 use crate::clock::ClockOffset;
@@ -59,6 +60,17 @@ pub struct FailedMessages {
     pub forged: u64,
 }
 
+impl FailedMessages {
+    /// Returns each number with the metric of its fact, always in the same order.
+    pub fn numbers(&self) -> [(&'static Metric, u64); 3] {
+        [
+            (&self_live::MESSAGES_OVERFLOWED_TOTAL, self.overflowed),
+            (&self_live::MESSAGES_MALFORMED_TOTAL, self.malformed),
+            (&self_live::MESSAGES_FORGED_TOTAL, self.forged),
+        ]
+    }
+}
+
 /// A node of a site.
 #[derive(Debug)]
 pub struct Node {
@@ -80,6 +92,8 @@ pub struct NodeState {
     /// Incarnations of all present publishers of this name. The first one is the node; the others give
     /// way to it.
     present: BTreeSet<i64>,
+    /// True while the publisher that is followed counts as gone because it says nothing, although its token is there.
+    is_silent: bool,
     /// Number of its messages that could not be read.
     pub malformed: u64,
     pub(crate) clock: ClockOffset,
@@ -108,6 +122,7 @@ impl NodeState {
             mirror: Mirror::of_node(name, interest),
             heard_at: Timestamp::default(),
             present: BTreeSet::new(),
+            is_silent: false,
             malformed: 0,
             clock: ClockOffset::default(),
             heard: None,
@@ -120,6 +135,7 @@ impl NodeState {
         if self.present.len() < MAX_PUBLISHERS_OF_A_NAME {
             self.present.insert(incarnation);
         }
+        self.is_silent &= incarnation != self.incarnation;
         self.choose(watcher)
     }
 
@@ -130,7 +146,22 @@ impl NodeState {
         watcher: &mut dyn MirrorWatcher,
     ) -> bool {
         self.present.remove(&incarnation);
+        self.is_silent &= incarnation != self.incarnation;
         self.choose(watcher)
+    }
+
+    /// Notes that the publisher that is followed says nothing. Its next message shows that it is there again. Returns true
+    /// if that changes the state.
+    pub(crate) fn fell_silent(&mut self, watcher: &mut dyn MirrorWatcher) -> bool {
+        let incarnation = self.incarnation;
+        let is_change = self.disappeared(incarnation, watcher);
+        self.is_silent = self.incarnation == incarnation;
+        is_change
+    }
+
+    /// Returns true if the publisher that is followed counts as gone until its next message.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent
     }
 
     /// Follows the first of the node's publishers, if any is present.
@@ -140,6 +171,7 @@ impl NodeState {
         self.is_alive = first.is_some();
         if let Some(first) = first.filter(|first| *first != self.incarnation) {
             self.incarnation = first;
+            self.is_silent = false;
             self.session = None;
             self.mirror.clear(watcher);
         }
@@ -170,6 +202,15 @@ impl Node {
     /// Locks its state. Hold the guard for a short time only.
     pub fn state(&self) -> MutexGuard<'_, NodeState> {
         unpoisoned(self.state.lock())
+    }
+
+    /// Locks its state, unless another thread has locked it.
+    pub(crate) fn try_state(&self) -> Option<MutexGuard<'_, NodeState>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

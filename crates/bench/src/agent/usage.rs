@@ -1,6 +1,6 @@
 //! The usage of a set of processes, measured from outside.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::time::Instant;
 
@@ -116,6 +116,27 @@ fn cpu(pid: u32) -> Result<u64, String> {
     Ok(nanos)
 }
 
+/// Returns the nanoseconds that the threads of a process have spent on a processor, by name; threads of a pool, such as
+/// `rx-0` and `rx-1`, together. The main thread has the name of the program.
+///
+/// # Errors
+/// The process is not there.
+pub(crate) fn threads_of(pid: u32) -> Result<BTreeMap<String, u64>, String> {
+    let tasks = format!("/proc/{pid}/task");
+    let mut threads = BTreeMap::new();
+    for task in fs::read_dir(&tasks).map_err(|e| format!("{tasks}: {e}"))? {
+        let task = task.map_err(|e| format!("{tasks}: {e}"))?.path();
+        // A thread may end between two readings.
+        let read = |name: &str| fs::read_to_string(task.join(name)).ok();
+        let (Some(name), Some(times)) = (read("comm"), read("schedstat")) else { continue };
+        let name = name.trim().trim_end_matches(|c: char| c.is_ascii_digit());
+        let nanos = times.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+        *threads.entry(name.trim_end_matches('-').to_owned()).or_default() +=
+            nanos.ok_or_else(|| format!("{} has no time", task.display()))?;
+    }
+    Ok(threads)
+}
+
 /// Seconds that all processors together have worked since the machine started, including the share
 /// of its host.
 pub(super) fn machine_busy() -> Result<f64, Failure> {
@@ -195,6 +216,26 @@ mod tests {
         let usage = usage.expect("it ran");
         assert!(usage.cpu_seconds_per_second > 0.0, "{usage:?}");
         assert!(usage.pss_bytes > 0 && usage.pss_bytes <= usage.rss_bytes, "{usage:?}");
+    }
+
+    #[test]
+    fn the_time_of_a_thread_has_its_name() {
+        let work = std::thread::Builder::new().name("worker-7".to_owned());
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let thread = work.spawn(move || {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(20) {}
+            let _ = wait.recv();
+        });
+        let thread = thread.expect("a thread");
+        let (started, patience) = (Instant::now(), Duration::from_secs(60));
+        let time = || threads_of(std::process::id()).expect("it runs").get("worker").copied();
+        while time().unwrap_or(0) < 1_000_000 && started.elapsed() < patience {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(time().is_some_and(|nanos| nanos >= 1_000_000));
+        drop(done);
+        thread.join().expect("it ends");
     }
 
     #[test]

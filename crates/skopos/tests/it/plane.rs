@@ -83,6 +83,12 @@ fn facts_of_another_node_are_read_here_as_they_are_there() {
         "SELECT count(*) AS n FROM topics WHERE topic LIKE 'a2/a1/%' OR publisher = 'mirror'";
     assert_eq!(hub.ask(echo), json!([{"n": 0}]), "mirrored facts are not published again");
 
+    let drops = |like: &str| {
+        number(&hub, &format!("SELECT count(*) AS n FROM latest WHERE topic LIKE '{like}/%_total'"))
+    };
+    eventually("a node counts what it drops", || drops("a2/self/live/agent") == 6);
+    eventually("a hub counts what it drops", || drops("%/self/live/hub") == 9);
+
     let before = looked_at("a1/load/load_1m");
     eventually("the other node polls on request", || {
         here.run(&["get", "--max-age", "1s", "a1/load/load_1m"]).code == 0

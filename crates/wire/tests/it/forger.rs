@@ -266,6 +266,41 @@ fn a_forger_with_a_certificate_of_its_own_changes_nothing() {
     assert_eq!(asked_history(&hub), None, "the forger's history");
 }
 
+#[test]
+fn questions_that_get_no_answer_are_counted() {
+    let site = Site::new();
+    let hub = site.hub();
+    let forger = site.raw(&site.joined("n02"));
+    let whole = "skopos/test/whole/n01/1/*";
+    let (heard, questions) = std::sync::mpsc::channel();
+    let listening = forger.declare_queryable(whole).callback(move |query| {
+        let proof = query.attachment().map(|bytes| bytes.to_bytes().into_owned());
+        let _ = proof.map(|proof| heard.send(proof));
+    });
+    let _listening = listening.wait().expect("declared");
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = site.client(&site.joined("n01"));
+    let _publisher = Publisher::new(&agent, "n01", 1).expect("announced");
+    let answer = |_: &Question, _: &mut dyn FnMut(&Batch)| Extent::Whole;
+    let _answering = agent.answer_history("n01", 1, answer).expect("it answers");
+    until("the snapshot is there", || latest(&follower, "n01") == Some(1));
+    let proof = questions.recv_timeout(TIMEOUT).expect("a question");
+    let counted = |metric: &str| {
+        let numbers = agent.drops().numbers();
+        numbers.into_iter().find(|(of, _)| of.name == metric).map(|(_, number)| number)
+    };
+    let history = "skopos/test/history/n01/1/*";
+    for (key, proof, metric) in [
+        (whole, None, "snapshot_requests_dropped_total"),
+        (whole, Some(proof), "followers_refused_total"),
+        (history, None, "history_requests_dropped_total"),
+    ] {
+        let before = counted(metric);
+        let _replies = forger.get(key).attachment(proof).wait().expect("asked");
+        until(metric, || counted(metric) > before);
+    }
+}
+
 /// A hub's answer to renewals, with the number of certificates that it made.
 struct Renewing(Authority, Arc<AtomicU64>);
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Kind, Origin, Timestamp, Topic, TopicPattern, Unit, ValueType};
 use skopos_wire::{
-    Batch, Content, Description, Error, Follower, IndexedSample, Interest, MirrorWatcher,
-    NodeState, NodeWatcher, Outlet, Plane, PlaneConfig, Responder,
+    Batch, Content, Description, Error, Follower, IndexedSample, Interest, Outlet, Plane,
+    PlaneConfig, Responder,
 };
 use zenoh::Wait as _;
 
@@ -398,32 +398,16 @@ fn only_wanted_nodes_are_followed() {
     assert!(follower.site().node("n01").is_none());
 }
 
-/// A watcher that blocks while its mutex is locked.
-struct Blocking(Arc<Mutex<()>>);
-
-impl MirrorWatcher for Blocking {
-    fn added(&mut self, _: &Description) {}
-    fn sample(&mut self, _: &Topic, _: &skopos_model::Sample) {}
-    fn checked(&mut self, _: &Topic, _: Timestamp) {}
-    fn removed(&mut self, _: &Topic) {}
-}
-
-impl NodeWatcher for Blocking {
-    fn node(&mut self, _: &str, _: &NodeState) {
-        drop(self.0.lock());
-    }
-}
-
 #[test]
 fn a_death_is_noticed_although_the_queue_is_full() {
     let (hub, client) = two();
-    let gate = Arc::new(Mutex::new(()));
-    let watcher = Blocking(gate.clone());
-    let follower = Follower::start_with(&hub, Interest::default(), watcher).expect("it follows");
+    let follower = Follower::start(&hub).expect("it follows");
     let agent = Plane::open(&client).expect("a session");
     let publisher = Publisher::new(&agent, 1).expect("announced");
     until("the values are there", || latest(&follower) == Some(0));
-    let closed = gate.lock().expect("a gate");
+    let node = follower.site().node("n01").expect("a node");
+    // The thread of the follower waits for it; callbacks of the session do not.
+    let closed = node.state();
     until("the queue is full", || {
         (0..500).for_each(|_| publisher.send());
         follower.site().failed_messages().overflowed > 0
@@ -433,4 +417,40 @@ fn a_death_is_noticed_although_the_queue_is_full() {
     std::thread::sleep(Duration::from_millis(500));
     drop(closed);
     until("the death is noticed", || !is_alive(&follower));
+}
+
+#[test]
+fn a_publisher_that_says_nothing_counts_as_gone_until_its_next_batch() {
+    let (hub, client) = two();
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = Plane::open(&client).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    until("the values are there", || is_alive(&follower) && latest(&follower) == Some(0));
+    until("its silence is noticed", || !is_alive(&follower));
+    assert_eq!(latest(&follower), Some(0), "its last value stays");
+    publisher.send();
+    until("it is back", || is_alive(&follower) && latest(&follower) == Some(1));
+    publisher.outlet.close();
+    until("its end is noticed", || !is_alive(&follower));
+}
+
+#[test]
+fn requests_for_snapshots_that_find_no_place_are_counted() {
+    let (hub, client) = two();
+    let agent = Plane::open(&client).expect("a session");
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().expect("a gate");
+    let of_publisher = gate.clone();
+    let snapshot = move || {
+        drop(of_publisher.lock());
+        Vec::new()
+    };
+    let _outlet = agent.announce("n01", 1, snapshot).expect("announced");
+    // More than a publisher answers at one time.
+    let followers = (0..40).map(|_| Follower::start(&hub).expect("it follows"));
+    let followers: Vec<_> = followers.collect();
+    let dropped = || agent.drops().numbers()[0].1;
+    until("a request is dropped", || dropped() > 0);
+    drop(closed);
+    drop(followers);
 }

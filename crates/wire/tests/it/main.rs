@@ -4,3 +4,4 @@ mod batch;
 mod completeness;
 mod forger;
 mod live;
+mod memory;

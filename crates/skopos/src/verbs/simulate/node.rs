@@ -67,17 +67,29 @@ impl Virtual {
             }
         }
         batch.checked = vec![Checked { at: time, runs: vec![(0, state.facts.len() as u32)] }];
-        for mut part in batch.split() {
-            state.sequence += 1;
-            part.sequence = state.sequence;
-            done.batches += 1;
-            done.samples += part.samples.len() as u64;
-            done.bytes += self.outlet.send(&part).unwrap_or_default() as u64;
-        }
+        send(&self.outlet, batch, &mut state.sequence, done);
+    }
+
+    /// Sends a batch without content.
+    pub(super) fn send_empty(&mut self, done: &mut Counts) {
+        let state = &mut *lock(&self.state);
+        let batch = Batch { sent_at: state.clock(), ..Batch::default() };
+        send(&self.outlet, batch, &mut state.sequence, done);
     }
 
     pub(super) fn close(self) {
         self.outlet.close();
+    }
+}
+
+/// Sends a batch in parts, and counts them.
+fn send(outlet: &Outlet, batch: Batch, sequence: &mut u64, done: &mut Counts) {
+    for mut part in batch.split() {
+        *sequence += 1;
+        part.sequence = *sequence;
+        done.batches += 1;
+        done.samples += part.samples.len() as u64;
+        done.bytes += outlet.send(&part).unwrap_or_default() as u64;
     }
 }
 

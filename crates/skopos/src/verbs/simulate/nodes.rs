@@ -19,10 +19,12 @@ use skopos_term::Failure;
 /// The simulated nodes, which leave when they are dropped.
 pub(crate) struct Nodes {
     nodes: Vec<Virtual>,
-    /// Time between two polls of a node.
+    /// Time between two turns of a node.
     period: Duration,
+    /// Polls in a turn, at most one. In a turn without a poll a node sends an empty batch: it may not be silent for long.
+    polls: f64,
     begun: Instant,
-    /// Number of polls of all nodes since then.
+    /// Number of turns of all nodes since then.
     turn: u64,
     done: Counts,
 }
@@ -36,27 +38,30 @@ impl Nodes {
         let nodes = (0..simulation.nodes)
             .map(|at| Virtual::start(simulation, at, &planes[at % planes.len()]))
             .collect::<Result<_, _>>()?;
-        let period = Duration::try_from_secs_f64(1.0 / simulation.rate);
-        let period = period.map_err(|_| Failure::new("this rate is too small"))?;
-        Ok(Self { nodes, period, begun: Instant::now(), turn: 0, done: Counts::default() })
+        let (period, polls) =
+            (Duration::from_secs_f64(1.0 / simulation.rate.max(1.0)), simulation.rate.min(1.0));
+        Ok(Self { nodes, period, polls, begun: Instant::now(), turn: 0, done: Counts::default() })
     }
 
-    /// Time of the next poll.
+    /// Time of the next turn.
     pub(crate) fn due(&self) -> Instant {
         self.begun + self.period.mul_f64(self.turn as f64 / self.nodes.len().max(1) as f64)
     }
 
-    /// Polls the next node: the nodes take turns, spread evenly over the period.
+    /// Has the next node send a batch: the nodes take turns, spread evenly over the period.
     pub(crate) fn poll(&mut self, now: Instant) {
         let nodes = self.nodes.len() as u64;
-        // More than a whole period late: the missed polls are skipped and counted.
+        // More than a whole period late: the missed turns are skipped and counted.
         while now.saturating_duration_since(self.due()) > self.period {
             self.turn += 1;
             self.done.late += 1;
         }
-        let at = (self.turn % nodes) as usize;
+        let (at, round) = ((self.turn % nodes) as usize, (self.turn / nodes) as f64);
         self.turn += 1;
-        self.nodes[at].poll(&mut self.done);
+        match (self.polls * (round + 1.0)).floor() > (self.polls * round).floor() {
+            true => self.nodes[at].poll(&mut self.done),
+            false => self.nodes[at].send_empty(&mut self.done),
+        }
     }
 
     pub(crate) fn done(&self) -> Counts {
