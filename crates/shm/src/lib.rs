@@ -54,6 +54,8 @@ mod spec;
 #[cfg(not(loom))]
 mod own_segment;
 #[cfg(not(loom))]
+mod list;
+#[cfg(not(loom))]
 mod writer;
 #[cfg(not(loom))]
 mod publisher;

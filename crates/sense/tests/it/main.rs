@@ -6,6 +6,7 @@
 //! device; `bpf_objects` compiles the BPF programs; `no_allocation` counts the allocations of
 //! steady ticks; `totality` feeds them damaged files.
 
+mod large;
 mod support;
 
 mod block_access;
