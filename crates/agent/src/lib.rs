@@ -24,6 +24,7 @@ mod clock;
 mod beat;
 mod event;
 mod probe;
+mod shares;
 mod sink;
 mod polled;
 mod overhead;
