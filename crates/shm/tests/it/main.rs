@@ -18,3 +18,4 @@ mod host;
 mod memory;
 mod waiting;
 mod model_based;
+mod no_allocation;
