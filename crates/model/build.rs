@@ -29,6 +29,9 @@ struct MetricEntry {
     kind: String,
     #[serde(rename = "type")]
     value_type: String,
+    /// Seconds between two reads of its source, where that may be more than the sensor's interval.
+    #[serde(default)]
+    read_every_seconds: u64,
 }
 
 fn main() {
@@ -76,8 +79,8 @@ fn write_family(code: &mut String, module: &str, name: &str, family: &FamilyFile
             code,
             "    #[doc = {:?}]\n    pub static {constant}: Metric = Metric {{ name: {:?}, help: {:?}, \
              unit: Unit::known({:?}), kind: Kind::{kind}, value_type: ValueType::{value_type}, \
-             path: {path:?} }};",
-            metric.help, metric.name, metric.help, metric.unit
+             path: {path:?}, read_every_seconds: {} }};",
+            metric.help, metric.name, metric.help, metric.unit, metric.read_every_seconds
         )
         .expect("a String takes all");
         write!(metrics, "&{constant}, ").expect("a String takes all");

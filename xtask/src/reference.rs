@@ -28,6 +28,8 @@ struct Metric {
     kind: String,
     #[serde(rename = "type")]
     value_type: String,
+    #[serde(default)]
+    read_every_seconds: u64,
 }
 
 /// A page by its path, with the function that makes its text.
@@ -115,8 +117,12 @@ fn write_family(text: &mut String, name: &str, family: &Family) {
         sentence(source)
     )
     .expect("a String takes all");
-    for Metric { name, help, unit, kind, value_type } in &family.metric {
-        writeln!(text, "| `{name}` | {unit} | {kind} | {value_type} | {} |", cell(help))
+    for Metric { name, help, unit, kind, value_type, read_every_seconds } in &family.metric {
+        let rarely = match read_every_seconds {
+            0 => String::new(),
+            seconds => format!("; read every {seconds} s at least"),
+        };
+        writeln!(text, "| `{name}` | {unit} | {kind} | {value_type} | {}{rarely} |", cell(help))
             .expect("a String takes all");
     }
     text.push('\n');

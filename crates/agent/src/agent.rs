@@ -23,10 +23,11 @@ use crate::link::Link;
 use crate::names::SEGMENT_NAME;
 use crate::overhead::Overhead;
 use crate::polled::PolledSensor;
-use crate::probe::{PollOutcome, Probe, thread_time};
+use crate::probe::{PollOutcome, Probe};
 use crate::self_facts::{AgentState, SelfFacts};
 use crate::server::Server;
 use crate::settings::Settings;
+use crate::shares::Shares;
 use crate::signals::Signals;
 use crate::sink::Counts;
 use crate::user_facts::UserFacts;
@@ -67,6 +68,8 @@ pub struct Agent {
     /// The connection with other nodes, if the user asked for it.
     link: Option<Box<dyn Link>>,
     counts: Counts,
+    /// Sensors that were polled at this tick; kept for its allocation.
+    polls: Vec<(usize, Box<Probe>, PollOutcome)>,
     clock: Clock,
     deadline: Option<Duration>,
     /// Events between two ticks, reported at the next one.
@@ -113,6 +116,7 @@ impl Agent {
             signals,
             link: None,
             counts: Counts::default(),
+            polls: Vec::new(),
             clock: Clock::now(),
             deadline: settings.run_for.map(|d| now.saturating_add(d)),
             events: Vec::new(),
@@ -348,7 +352,8 @@ impl Agent {
     /// Polls every sensor that is due, here or in a lane.
     fn poll_due(&mut self, times: (Timestamp, Duration), events: &mut Vec<Event>) {
         let (_, now) = times;
-        let mut spent = thread_time();
+        let mut polls = std::mem::take(&mut self.polls);
+        let mut shares = Shares::begin();
         for at in 0..self.polled.len() {
             let polled = &mut self.polled[at];
             if polled.due() > now {
@@ -361,9 +366,16 @@ impl Agent {
                 }
                 continue;
             }
-            let outcome = probe.poll(times, &mut spent);
-            self.settle(at, probe, outcome, events);
+            shares.begin_poll();
+            let outcome = probe.poll(times);
+            polls.push((at, probe, PollOutcome { spent: shares.end_poll(), ..outcome }));
         }
+        let share = shares.end(polls.iter().map(|(_, _, outcome)| outcome.spent).sum());
+        for (at, probe, outcome) in polls.drain(..) {
+            let spent = outcome.spent.mul_f64(share);
+            self.settle(at, probe, PollOutcome { spent, ..outcome }, events);
+        }
+        self.polls = polls;
     }
 
     /// Takes a sensor back after a poll.
@@ -508,7 +520,7 @@ impl Agent {
         let (_, now) = times;
         if let Some(mut probe) = polled.take(now) {
             if !polled.may_block() {
-                let outcome = probe.poll(times, &mut thread_time());
+                let outcome = probe.poll_alone(times);
                 self.settle(at, probe, outcome, &mut events);
             } else if let Err(refused) = self.lanes.lend(at, probe, times) {
                 polled.postponed(refused, now, &mut events);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use skopos_model::Timestamp;
 
-use crate::probe::{PollOutcome, Probe, thread_time};
+use crate::probe::{PollOutcome, Probe};
 use skopos_term::Failure;
 
 /// Largest number of lanes: more than the sensors that may block. If eight sensors hang, the poll of a ninth
@@ -105,7 +105,7 @@ impl Lanes {
         let (finished, bell) = (self.finished.0.clone(), Arc::clone(&self.bell));
         let run = move || {
             for Job { number, mut probe, times } in queue {
-                let outcome = probe.poll(times, &mut thread_time());
+                let outcome = probe.poll_alone(times);
                 if finished.send(FinishedPoll { number, probe, outcome }).is_err() {
                     return;
                 }

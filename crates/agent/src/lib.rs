@@ -4,12 +4,12 @@
 //! `settings` merges the two. [`agent`](Agent) is the loop: a thread that sleeps in `poll(2)` until a sensor
 //! is due, a request arrives or a signal ends it. `clock` reads the time. `probe` is a sensor with its facts,
 //! and `sink` writes its values into the segment. `polled` decides when a sensor is polled, `overhead` keeps
-//! all sensors within a budget, and `lanes` polls the sensors that may hang. `insights` computes insights from
-//! the facts. `self_facts` publishes the work and cost of the agent, `user_facts` the facts of scripts;
-//! `foreign` reads the segments of other processes, `server` answers the requests of [`control`], and
-//! `signals` turns signals into a readable descriptor. [`Archiver`] keeps published samples on disk,
-//! [`calibrate`] measures the limits of a device, [`ask`] and [`fresh`] are for clients of the control
-//! socket.
+//! all sensors within a budget, `shares` distributes the processor time of a tick, and `lanes` polls the
+//! sensors that may hang. `insights` computes insights from the facts. `self_facts` publishes the work and
+//! cost of the agent, `user_facts` the facts of scripts; `foreign` reads the segments of other processes,
+//! `server` answers the requests of [`control`], and `signals` turns signals into a readable descriptor.
+//! [`Archiver`] keeps published samples on disk, [`calibrate`] measures the limits of a device, [`ask`] and
+//! [`fresh`] are for clients of the control socket.
 
 #![forbid(unsafe_code)]
 // These macros panic on a closed pipe; `skopos_term` does not.
@@ -24,6 +24,9 @@ mod clock;
 mod beat;
 mod event;
 mod probe;
+mod shares;
+#[cfg(test)]
+mod large;
 mod sink;
 mod polled;
 mod overhead;

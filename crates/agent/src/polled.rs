@@ -429,7 +429,6 @@ mod tests {
     use skopos_shm::Publisher;
 
     use super::*;
-    use crate::probe::thread_time;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -458,7 +457,7 @@ mod tests {
 
     fn poll(polled: &mut PolledSensor, at: Duration) {
         let mut probe = polled.take(at).expect("it is here");
-        let mut outcome = probe.poll((Timestamp::from_nanos(1), at), &mut thread_time());
+        let mut outcome = probe.poll((Timestamp::from_nanos(1), at));
         outcome.spent = Duration::from_millis(1);
         polled.returned(probe, outcome, &mut Vec::new());
     }

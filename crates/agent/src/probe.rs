@@ -59,13 +59,15 @@ impl Probe {
         Ok(Self { sensor, node, group, facts: Vec::new(), yielded })
     }
 
-    /// Polls the sensor as one tick of its group. `started` is the processor time of this thread, which the call
-    /// advances to the end of the poll: reading it is a system call, so it is read once between two polls.
-    pub(crate) fn poll(
-        &mut self,
-        (time, at): (Timestamp, Duration),
-        started: &mut Duration,
-    ) -> PollOutcome {
+    /// Polls the sensor, and measures the processor time.
+    pub(crate) fn poll_alone(&mut self, times: (Timestamp, Duration)) -> PollOutcome {
+        let started = thread_time();
+        let outcome = self.poll(times);
+        PollOutcome { spent: thread_time().saturating_sub(started), ..outcome }
+    }
+
+    /// Polls the sensor as one tick of its group. The caller sets the processor time of the outcome.
+    pub(crate) fn poll(&mut self, (time, at): (Timestamp, Duration)) -> PollOutcome {
         self.yielded.clear();
         let tick = self.group.tick(time);
         let mut sink = SegmentSink::new(tick, &mut self.facts, &self.node, &mut self.yielded);
@@ -78,9 +80,7 @@ impl Probe {
             Err(_) => Err(PollError::Panicked),
         };
         let (counts, refusal) = sink.finish(result.is_ok());
-        let spent = thread_time().saturating_sub(*started);
-        *started += spent;
-        PollOutcome { time, at, spent, counts, refusal, result }
+        PollOutcome { time, at, spent: Duration::ZERO, counts, refusal, result }
     }
 
     /// Returns the values of the latest poll.

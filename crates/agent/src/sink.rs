@@ -102,26 +102,30 @@ impl<'a> SegmentSink<'a> {
         (self.counts, self.refusal)
     }
 
-    fn try_register(&self, metric: &Metric, instance: &str) -> Result<VertexWriter, Error> {
+    fn try_register(
+        &self,
+        metric: &Metric,
+        value_type: ValueType,
+        instance: &str,
+    ) -> Result<VertexWriter, Error> {
         let topic = metric.topic(self.node, instance)?;
-        let spec = VertexSpec::new(topic, metric.value_type).kind(metric.kind).unit(metric.unit);
+        let spec = VertexSpec::new(topic, value_type).kind(metric.kind).unit(metric.unit);
         let is_self = metric.path.split('/').next() == Some(schema::self_::FAMILY.path);
-        self.tick.register(match metric.value_type {
+        self.tick.register(match value_type {
             ValueType::Structured => spec.slots(STRUCTURED_SLOTS),
             _ if is_self => spec.slots(SELF_SLOTS),
             _ => spec,
         })
     }
-}
 
-impl Sink for SegmentSink<'_> {
-    fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
-        let writer = match self.try_register(metric, instance) {
+    /// Registers a fact, and returns its index; `None` if it was refused.
+    fn add(&mut self, metric: &Metric, value_type: ValueType, instance: &str) -> Option<u32> {
+        let writer = match self.try_register(metric, value_type, instance) {
             Ok(writer) => writer,
             Err(e) => {
                 self.counts.refused += 1;
                 self.refusal.get_or_insert_with(|| e.to_string());
-                return FactId::REFUSED;
+                return None;
             }
         };
         // The index of a removed fact is used again, so that disks which come and go do not make the table grow.
@@ -129,11 +133,26 @@ impl Sink for SegmentSink<'_> {
             self.facts.push(None);
             self.facts.len() - 1
         });
-        let Ok(id) = u32::try_from(index) else { return FactId::REFUSED };
+        let id = u32::try_from(index).ok()?;
         self.facts[index] = Some(writer);
         self.counts.registered += 1;
+        Some(id)
+    }
+}
+
+impl Sink for SegmentSink<'_> {
+    fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
+        let Some(id) = self.add(metric, metric.value_type, instance) else {
+            return FactId::REFUSED;
+        };
         self.yielded.changes.push(Change::Added(id, metric));
         FactId::from_index(id)
+    }
+
+    // Insights compute with numbers, and detectors watch them: they are not told of lists.
+    fn register_list(&mut self, metric: &'static Metric, instance: &str) -> FactId {
+        let id = self.add(metric, ValueType::Structured, instance);
+        id.map_or(FactId::REFUSED, FactId::from_index)
     }
 
     fn unregister(&mut self, id: FactId) {
@@ -160,6 +179,14 @@ impl Sink for SegmentSink<'_> {
             let outcome = self.tick.publish_structured(writer, value);
             self.counts.published(&outcome);
             self.yielded.structured.push((index, value.clone()));
+        }
+    }
+
+    fn set_list(&mut self, id: FactId, values: &[Option<Scalar>]) {
+        let Some(index) = id.index() else { return };
+        if let Some(Some(writer)) = self.facts.get(index as usize) {
+            let outcome = self.tick.publish_list(writer, values);
+            self.counts.published(&outcome);
         }
     }
 }

@@ -33,6 +33,7 @@ mod limits;
 mod error;
 pub mod duration;
 pub mod schema;
+pub mod core_list;
 pub mod task;
 
 pub use bytes::ByteReader;

@@ -12,6 +12,8 @@
 //! # Ok::<(), skopos_model::Error>(())
 //! ```
 
+use std::time::Duration;
+
 use crate::error::Error;
 use crate::topic::Topic;
 use crate::unit::{Kind, Unit};
@@ -49,9 +51,18 @@ pub struct Metric {
     pub value_type: ValueType,
     /// [`Family::path`] of its family.
     pub path: &'static str,
+    /// The longest time in seconds between two reads of its source, where the sensor reads that more
+    /// rarely than it is polled; else 0.
+    pub read_every_seconds: u64,
 }
 
 impl Metric {
+    /// Returns [`read_every_seconds`](Self::read_every_seconds) as a duration. A value is as old as that
+    /// although its sensor works.
+    pub const fn read_every(&self) -> Duration {
+        Duration::from_secs(self.read_every_seconds)
+    }
+
     /// Returns the topic of this metric on `node`, of `instance` unless that is empty. Both must be
     /// segments already; see [`escape_segment`](crate::escape_segment).
     ///

@@ -23,6 +23,13 @@ pub(crate) struct Facts {
     next: usize,
 }
 
+/// The way in which a fact has its values.
+#[derive(Clone, Copy)]
+enum Shape {
+    Value,
+    List,
+}
+
 /// The state of one metric.
 #[derive(Clone, Copy)]
 enum Place {
@@ -61,7 +68,7 @@ impl Facts {
     ) {
         let value = value.into();
         debug_assert_eq!(value.value_type(), metric.value_type, "type of {}", metric.name);
-        if let Some(id) = self.registered(tick, metric) {
+        if let Some(id) = self.registered(tick, metric, Shape::Value) {
             tick.set(id, value);
         }
     }
@@ -74,13 +81,30 @@ impl Facts {
         value: &Structured,
     ) {
         debug_assert_eq!(ValueType::Structured, metric.value_type, "type of {}", metric.name);
-        if let Some(id) = self.registered(tick, metric) {
+        if let Some(id) = self.registered(tick, metric, Shape::Value) {
             tick.set_structured(id, value);
         }
     }
 
+    /// Hands over a list of values of a metric. The instance of these facts names a list.
+    pub(crate) fn set_list(
+        &mut self,
+        tick: &mut Tick<'_>,
+        metric: &'static Metric,
+        values: &[Option<Scalar>],
+    ) {
+        if let Some(id) = self.registered(tick, metric, Shape::List) {
+            tick.set_list(id, values);
+        }
+    }
+
     /// Returns the id of the metric, and registers the metric first where that is due.
-    fn registered(&mut self, tick: &mut Tick<'_>, metric: &'static Metric) -> Option<FactId> {
+    fn registered(
+        &mut self,
+        tick: &mut Tick<'_>,
+        metric: &'static Metric,
+        shape: Shape,
+    ) -> Option<FactId> {
         let Some(at) = self.position(metric) else {
             debug_assert!(false, "{} is not of the family {}", metric.name, self.family.name);
             return None;
@@ -92,7 +116,10 @@ impl Facts {
             Place::Refused { ask_at } if now < ask_at => return None,
             Place::Refused { .. } | Place::Empty => {}
         }
-        let id = tick.sink.register(metric, &self.instance);
+        let id = match shape {
+            Shape::Value => tick.sink.register(metric, &self.instance),
+            Shape::List => tick.sink.register_list(metric, &self.instance),
+        };
         if id == FactId::REFUSED {
             let ask_at = now.saturating_add(RETRY_REFUSED_SECONDS);
             self.places[at] = Place::Refused { ask_at };

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use crate::parse;
 use crate::sensor::Skip;
 
 /// The first size of a buffer. It is doubled whenever a file turns out to be longer.
@@ -25,12 +26,14 @@ const HALF_A_PAGE_BYTES: usize = 2048;
 pub(crate) struct KernelFile {
     file: File,
     buffer: Vec<u8>,
+    /// Length of the content at the last read.
+    len: usize,
 }
 
 impl KernelFile {
     /// Opens `path` for reading.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::open(path)?, buffer: Vec::new() })
+        Ok(Self { file: File::open(path)?, buffer: Vec::new(), len: 0 })
     }
 
     /// Opens `path`. If that fails, returns a skip of `what` with the reason.
@@ -46,7 +49,45 @@ impl KernelFile {
 
     /// Reads a file that the kernel makes in one go; see [`read_record`].
     pub(crate) fn read_record(&mut self) -> io::Result<&[u8]> {
-        read_record(&self.file, &mut self.buffer)
+        self.len = 0;
+        self.len = read_record(&self.file, &mut self.buffer)?.len();
+        Ok(self.last())
+    }
+
+    /// Returns the content at the last [`read_record`](Self::read_record).
+    pub(crate) fn last(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    /// Passes each line of a file of many records to `take`, without its line feed. The buffer
+    /// holds a piece of the file, so a long file takes little memory. A last line without a line
+    /// feed is left out, as it was cut off.
+    pub(crate) fn read_lines(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        let Self { file, buffer, .. } = self;
+        if buffer.is_empty() {
+            buffer.resize(FIRST_BUFFER_BYTES, 0);
+        }
+        let (mut read, mut kept) = (0, 0);
+        loop {
+            if kept == buffer.len() {
+                buffer.resize(kept * 2, 0);
+            }
+            if read >= MAX_FILE_BYTES {
+                return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+            }
+            let new = match file.read_at(&mut buffer[kept..], read as u64) {
+                Ok(0) => return Ok(()),
+                Ok(new) => new,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            read += new;
+            let text = &buffer[..kept + new];
+            let whole = text.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+            parse::lines(&text[..whole]).for_each(&mut take);
+            buffer.copy_within(whole..kept + new, 0);
+            kept = kept + new - whole;
+        }
     }
 }
 

@@ -11,15 +11,18 @@
 //!
 //! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; then `file`, `parse` and `facts`, which
 //! every sensor uses; `instances` for sensors of things that come and go, `table` for sensors of
-//! named numbers; then any sensor, `load` first.
+//! named numbers, `cores` for values of each core; then any sensor, `load` first.
 
 #![forbid(unsafe_code)]
 
 mod sensor;
 mod root;
-mod file;
 mod parse;
+mod file;
+mod shared;
+mod rarely;
 mod facts;
+mod cores;
 mod instances;
 mod table;
 mod program;
@@ -48,6 +51,7 @@ mod fsinfo;
 mod device;
 mod smart;
 mod raid;
+mod link_notices;
 mod netdev;
 mod tcp;
 mod udp;

@@ -4,6 +4,9 @@
 //! The interfaces are those of the network namespace in which the sensor was opened. An interface
 //! that has never carried a packet, such as the spare ones that modules create, has no facts until
 //! it does.
+//!
+//! The kernel says when an interface changes ([`link_notices`](crate::link_notices)). Its state is
+//! read after such a notice, and at each poll where there are no notices.
 
 use std::fs::File;
 use std::io;
@@ -15,6 +18,7 @@ use skopos_model::schema::{Family, Metric};
 
 use crate::file::{KernelFile, read_record};
 use crate::instances::{Instance, Instances};
+use crate::link_notices::LinkNotices;
 use crate::parse;
 use crate::root::Root;
 use crate::sensor::{Sensor, Skip, Tick};
@@ -24,7 +28,8 @@ use crate::sensor::{Sensor, Skip, Tick};
 const MAX_INTERFACES: usize = 256;
 
 /// The number of polls for which a speed is kept. Reading it makes the driver ask the hardware.
-/// Speeds rarely change without the link going down, and then the speed is read at once.
+/// Speeds rarely change without the link going down, and then the speed is read at once. The state
+/// is read again after this number of polls, too, in case that a driver changed it without a notice.
 const SPEED_POLLS: u32 = 64;
 
 /// The numbers after the name: received, then sent.
@@ -51,6 +56,8 @@ pub(crate) struct Netdev {
     file: KernelFile,
     folder: PathBuf,
     interfaces: Instances<Link>,
+    /// Absent where the kernel refuses them, and for recorded files.
+    notices: Option<LinkNotices>,
     /// Shared by the small files of all interfaces.
     buffer: Vec<u8>,
 }
@@ -81,6 +88,8 @@ impl Netdev {
             file: KernelFile::open_or_skip(&root.proc.join("net/dev"), "netdev")?,
             folder: root.sys.join("class/net"),
             interfaces: Instances::new(&netdev::FAMILY, MAX_INTERFACES),
+            // Notices are about the interfaces of this kernel.
+            notices: (root.sys == Root::default().sys).then(LinkNotices::open).and_then(Result::ok),
             buffer: Vec::new(),
         })
     }
@@ -92,7 +101,9 @@ impl Sensor for Netdev {
     }
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
-        let Self { file, folder, interfaces, buffer } = self;
+        let Self { file, folder, interfaces, notices, buffer } = self;
+        // Taken before the states are read, so that a later change has a notice of its own.
+        let may_have_changed = notices.as_ref().is_none_or(LinkNotices::take);
         interfaces.begin();
         // Two lines of headings without a number, then "eth0: 90230987 4312 0 ...".
         for line in parse::lines(file.read()?) {
@@ -108,7 +119,7 @@ impl Sensor for Netdev {
                     interface.set(tick, metric, number);
                 }
             }
-            if set_link(interface, tick, buffer).is_err() {
+            if set_link(interface, tick, may_have_changed, buffer).is_err() {
                 // The interface was removed and made anew under its old name.
                 interface.state = Link::open(folder, name);
             }
@@ -125,9 +136,17 @@ impl Sensor for Netdev {
 fn set_link(
     interface: &mut Instance<Link>,
     tick: &mut Tick<'_>,
+    may_have_changed: bool,
     buffer: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let Some(operstate) = &interface.state.operstate else { return Ok(()) };
+    let link = &mut interface.state;
+    let Some(operstate) = &link.operstate else { return Ok(()) };
+    if !may_have_changed && link.speed_polls_left > 0 {
+        link.speed_polls_left -= 1;
+        let up = link.was_up;
+        interface.set(tick, &UP, u64::from(up));
+        return Ok(());
+    }
     // Drivers that do not follow RFC 2863 report `unknown`, the loopback's among them. Their
     // interfaces are up as long as they are configured to be.
     let up = matches!(parse::trim(read_record(operstate, buffer)?), b"up" | b"unknown");

@@ -1,5 +1,8 @@
 //! `numa`: memory of the NUMA nodes, from `/sys/devices/system/node/nodeN/meminfo` and `numastat`
 //! (Documentation/admin-guide/numastat.rst).
+//!
+//! The `meminfo` of a machine with one node repeats `/proc/meminfo`, which the family `mem` has: it
+//! is not read.
 
 use std::io;
 
@@ -47,7 +50,8 @@ pub(crate) struct Numa {
 struct Node {
     /// "Node 0 ", before each line of its `meminfo`.
     prefix: Vec<u8>,
-    meminfo: (KernelFile, Keyed),
+    /// Absent if the machine has no other node.
+    meminfo: Option<(KernelFile, Keyed)>,
     /// Absent in kernels without CONFIG_NUMA.
     numastat: Option<(KernelFile, Keyed)>,
     facts: Facts,
@@ -65,13 +69,15 @@ impl Numa {
             })
             .collect();
         numbers.sort_unstable();
+        let has_others = numbers.len() > 1;
         let mut nodes: Vec<Node> = numbers
             .into_iter()
             .filter_map(|number| {
                 let file = |name| KernelFile::open(&folder.join(format!("node{number}/{name}")));
+                let meminfo = file("meminfo").ok()?;
                 Some(Node {
                     prefix: format!("Node {number} ").into(),
-                    meminfo: (file("meminfo").ok()?, Keyed::new(&MEMINFO)),
+                    meminfo: has_others.then(|| (meminfo, Keyed::new(&MEMINFO))),
                     numastat: file("numastat").ok().map(|f| (f, Keyed::new(&NUMASTAT))),
                     facts: Facts::of(&numa::FAMILY, &number.to_string()),
                 })
@@ -92,9 +98,11 @@ impl Sensor for Numa {
     }
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
-        for Node { prefix, meminfo: (file, table), numastat, facts } in &mut self.nodes {
-            table.take(file.read_record()?, prefix);
-            table.hand_over(facts, tick);
+        for Node { prefix, meminfo, numastat, facts } in &mut self.nodes {
+            if let Some((file, table)) = meminfo {
+                table.take(file.read_record()?, prefix);
+                table.hand_over(facts, tick);
+            }
             if let Some((file, table)) = numastat {
                 table.take(file.read_record()?, b"");
                 table.hand_over(facts, tick);
@@ -102,7 +110,12 @@ impl Sensor for Numa {
         }
         Ok(())
     }
+
     fn skips(&self) -> Vec<Skip> {
+        if self.nodes.iter().all(|node| node.meminfo.is_none()) {
+            let reason = "one NUMA node, whose memory is that of the machine: see the family `mem`";
+            return ["numa/*/*_bytes", "numa/*/huge_pages*"].map(|w| Skip::new(w, reason)).into();
+        }
         match self.left_out {
             0 => Vec::new(),
             n => vec![Skip::new("numa/*", format!("{n} nodes beyond the first {MAX_NODES}"))],

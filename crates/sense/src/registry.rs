@@ -6,6 +6,7 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::settings::PeerSettings;
 use crate::root::Root;
 use crate::sensor::{Sensor, Skip};
+use crate::shared::Shareable;
 use crate::{
     block, block_access, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon, interrupts, load,
     mem, netdev, numa, peer, process, psi, raid, remote_fs, responder, slurm, smart, sockets,
@@ -23,12 +24,14 @@ pub struct Opened {
 /// Opens every sensor that works on this machine.
 pub fn open_all(root: &Root) -> Opened {
     let mut opened = Opened { sensors: Vec::new(), skips: Vec::new() };
+    let mut stat = Shareable::at(&root.proc.join("stat"));
+    let mut snmp = Shareable::at(&root.proc.join("net/snmp"));
     opened.add(load::Load::open(root));
-    opened.add(cpu::Cpu::open(root));
+    opened.add(cpu::Cpu::open(&mut stat));
     opened.add(psi::Psi::open(root));
     opened.add(process::Process::open(root));
-    opened.add(interrupts::Interrupts::open(root));
-    opened.add(softirqs::Softirqs::open(root));
+    opened.add(interrupts::Interrupts::open(root, &mut stat));
+    opened.add(softirqs::Softirqs::open(root, &mut stat));
     opened.add(mem::Mem::open(root));
     opened.add(swap::Swap::open(root));
     opened.add(vmstat::Vmstat::open(root));
@@ -41,8 +44,8 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(remote_fs::RemoteFs::open(root));
     opened.add(fsinfo::FsInfo::open(root));
     opened.add(netdev::Netdev::open(root));
-    opened.add(tcp::Tcp::open(root));
-    opened.add(udp::Udp::open(root));
+    opened.add(tcp::Tcp::open(root, &mut snmp));
+    opened.add(udp::Udp::open(root, &mut snmp));
     opened.add(sockets::Sockets::open(root));
     opened.add(cgroup::Cgroup::open(root));
     opened.add(hwmon::Hwmon::open(root));

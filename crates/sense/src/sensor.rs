@@ -78,6 +78,11 @@ impl Tick<'_> {
     pub fn set_structured(&mut self, id: FactId, value: &Structured) {
         self.sink.set_structured(id, value);
     }
+
+    /// Hands over a list of numbers; `None` is a number that is not known.
+    pub fn set_list(&mut self, id: FactId, values: &[Option<Scalar>]) {
+        self.sink.set_list(id, values);
+    }
 }
 
 /// A registered fact. Only the sink that returned it knows which fact it stands for.
@@ -107,6 +112,10 @@ pub trait Sink {
     /// `skopos_model::escape_segment`).
     fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId;
 
+    /// Registers a list of values of `metric`, which is a structured value whatever the type of the
+    /// metric is. The instance names the members of the list.
+    fn register_list(&mut self, metric: &'static Metric, instance: &str) -> FactId;
+
     /// Removes a fact whose instance is gone.
     fn unregister(&mut self, id: FactId);
 
@@ -115,4 +124,8 @@ pub trait Sink {
 
     /// Sets a structured value; otherwise like [`set`](Self::set).
     fn set_structured(&mut self, id: FactId, value: &Structured);
+
+    /// Sets the values of a fact that was registered as a list. Must not allocate for a list as long
+    /// as earlier ones.
+    fn set_list(&mut self, id: FactId, values: &[Option<Scalar>]);
 }

@@ -1,6 +1,9 @@
 //! `tcp`: the work of TCP, from `/proc/net/snmp` and `/proc/net/netstat` (RFC 4022;
 //! Documentation/networking/snmp_counter.rst). The kernel counts IPv4 and IPv6 together, for the
 //! network namespace in which the sensor was opened.
+//!
+//! `/proc/net/netstat` has the rare troubles, and takes the kernel long to make, as it sums two
+//! hundred counters of all cores: it is read every five seconds.
 
 use std::io;
 
@@ -9,8 +12,10 @@ use skopos_model::schema::tcp::{self, *};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
+use crate::rarely::Rarely;
 use crate::root::Root;
 use crate::sensor::{Sensor, Skip, Tick};
+use crate::shared::{Shareable, SharedFile};
 use crate::table::{Columns, Field, plain};
 
 static SNMP: [Field; 10] = [
@@ -49,17 +54,20 @@ static NETSTAT: [Field; 19] = [
 ];
 
 pub(crate) struct Tcp {
-    snmp: (KernelFile, Columns),
+    /// Shared with `udp`.
+    snmp: (SharedFile, Columns),
     netstat: (KernelFile, Columns),
+    netstat_due: Rarely,
     facts: Facts,
 }
 
 impl Tcp {
-    pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
-        let open = |name: &str| KernelFile::open_or_skip(&root.proc.join(name), "tcp");
+    pub(crate) fn open(root: &Root, snmp: &mut Shareable) -> Result<Self, Skip> {
+        let netstat = KernelFile::open_or_skip(&root.proc.join("net/netstat"), "tcp")?;
         Ok(Self {
-            snmp: (open("net/snmp")?, Columns::new("Tcp: ", &SNMP)),
-            netstat: (open("net/netstat")?, Columns::new("TcpExt: ", &NETSTAT)),
+            snmp: (snmp.open_or_skip("tcp")?, Columns::new("Tcp: ", &SNMP)),
+            netstat: (netstat, Columns::new("TcpExt: ", &NETSTAT)),
+            netstat_due: Rarely::every(LISTEN_OVERFLOWS_TOTAL.read_every()),
             facts: Facts::of_node(&tcp::FAMILY),
         })
     }
@@ -71,9 +79,15 @@ impl Sensor for Tcp {
     }
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
-        for (file, columns) in [&mut self.snmp, &mut self.netstat] {
+        let now = tick.monotonic;
+        let (file, columns) = &mut self.snmp;
+        file.with(now, |text| columns.take(text))?;
+        columns.hand_over(&mut self.facts, tick);
+        if self.netstat_due.is_due(now) {
+            let (file, columns) = &mut self.netstat;
             columns.take(file.read_record()?);
             columns.hand_over(&mut self.facts, tick);
+            self.netstat_due.was_read(now);
         }
         Ok(())
     }

@@ -1,5 +1,8 @@
 //! `udp`: the work of UDP, IPv4 from `/proc/net/snmp` and IPv6 from `/proc/net/snmp6` (RFC 4113),
 //! for the network namespace in which the sensor was opened.
+//!
+//! `/proc/net/snmp6` has all of IPv6 and takes the kernel long to make, as it sums
+//! ninety counters of all cores, of which eight are about UDP: it is read every five seconds.
 
 use std::io;
 
@@ -8,8 +11,10 @@ use skopos_model::schema::udp::{self, *};
 
 use crate::facts::Facts;
 use crate::file::KernelFile;
+use crate::rarely::Rarely;
 use crate::root::Root;
 use crate::sensor::{Sensor, Skip, Tick};
+use crate::shared::{Shareable, SharedFile};
 use crate::table::{Columns, Field, Keyed, plain};
 
 static V4: [Field; 8] = [
@@ -35,18 +40,21 @@ static V6: [Field; 8] = [
 ];
 
 pub(crate) struct Udp {
-    v4: (KernelFile, Columns, Facts),
+    /// The file is shared with `tcp`.
+    v4: (SharedFile, Columns, Facts),
     /// Absent where IPv6 is off.
     v6: Option<(KernelFile, Keyed, Facts)>,
+    v6_due: Rarely,
 }
 
 impl Udp {
-    pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
-        let v4 = KernelFile::open_or_skip(&root.proc.join("net/snmp"), "udp")?;
+    pub(crate) fn open(root: &Root, snmp: &mut Shareable) -> Result<Self, Skip> {
+        let v4 = snmp.open_or_skip("udp")?;
         let v6 = KernelFile::open(&root.proc.join("net/snmp6")).ok();
         Ok(Self {
             v4: (v4, Columns::new("Udp: ", &V4), Facts::of(&udp::FAMILY, "v4")),
             v6: v6.map(|file| (file, Keyed::new(&V6), Facts::of(&udp::FAMILY, "v6"))),
+            v6_due: Rarely::every(NO_PORT_TOTAL.read_every()),
         })
     }
 }
@@ -57,12 +65,14 @@ impl Sensor for Udp {
     }
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
+        let now = tick.monotonic;
         let (file, columns, facts) = &mut self.v4;
-        columns.take(file.read_record()?);
+        file.with(now, |text| columns.take(text))?;
         columns.hand_over(facts, tick);
-        if let Some((file, lines, facts)) = &mut self.v6 {
+        if let Some((file, lines, facts)) = self.v6.as_mut().filter(|_| self.v6_due.is_due(now)) {
             lines.take(file.read_record()?, b"");
             lines.hand_over(facts, tick);
+            self.v6_due.was_read(now);
         }
         Ok(())
     }

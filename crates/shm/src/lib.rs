@@ -95,6 +95,8 @@ mod process;
 #[cfg(not(loom))]
 mod own_segment;
 #[cfg(not(loom))]
+mod list;
+#[cfg(not(loom))]
 mod writer;
 #[cfg(not(loom))]
 mod publisher;

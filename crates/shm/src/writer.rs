@@ -3,9 +3,12 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use skopos_model::{Origin, Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
+use skopos_model::{
+    MAX_STRUCTURED_BYTES, Origin, Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType,
+};
 
 use crate::error::Error;
+use crate::list;
 use crate::map::{Pinned, PinnedVertex};
 use crate::own_segment::{NewVertex, OwnSegment};
 use crate::ring::{Moment, Payload, Place, Published, VertexHead};
@@ -335,6 +338,29 @@ impl Tick<'_> {
         let text = &mut self.group.text;
         text.clear();
         write!(text, "{value}").expect("a String takes all");
+        let payload = Payload::Bytes(text.as_bytes());
+        let done = vertex.put(self.at, ValueType::Structured, payload, Origin::Measured)?;
+        Ok(self.touch(vertex, done))
+    }
+
+    /// Publishes a list of numbers as a structured value, with `null` for a number that is not known or not
+    /// finite. Allocates nothing after the group has published a value of this length.
+    ///
+    /// # Errors
+    /// The errors of [`publish`](Self::publish), and
+    /// [`StructuredTooLong`](skopos_model::Error::StructuredTooLong).
+    pub fn publish_list(
+        &mut self,
+        vertex: &VertexWriter,
+        values: &[Option<Scalar>],
+    ) -> Result<Published, Error> {
+        self.own(vertex)?;
+        let text = &mut self.group.text;
+        text.clear();
+        list::write(values, text);
+        if text.len() > MAX_STRUCTURED_BYTES {
+            return Err(skopos_model::Error::StructuredTooLong(text.len()).into());
+        }
         let payload = Payload::Bytes(text.as_bytes());
         let done = vertex.put(self.at, ValueType::Structured, payload, Origin::Measured)?;
         Ok(self.touch(vertex, done))

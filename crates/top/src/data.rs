@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use skopos_model::schema::{self, Family, Metric, cgroup, process, self_sensor};
-use skopos_model::{Kind, Timestamp, Topic, Unit, Value};
+use skopos_model::{Kind, Timestamp, Topic, Unit, Value, core_list};
 
 use crate::answers::Answers;
 use crate::findings::Findings;
@@ -123,6 +123,8 @@ pub(crate) struct Data {
     agent: Option<usize>,
     /// By topic.
     pub facts: Vec<Fact>,
+    /// Members of the lists among the facts, as facts of their own; see [`set_members`](Self::set_members).
+    members: Vec<Fact>,
     /// Samples of the topics whose history the screen shows.
     pub histories: HashMap<Topic, History>,
     /// The error of the last search for publishers.
@@ -154,6 +156,8 @@ impl Data {
         let mut data = Self { agent, node, publishers, facts, ..Self::default() };
         for (index, fact) in data.facts.iter().enumerate() {
             match fact.known.filter(|_| fact.topic.node() == data.node) {
+                // A list is shown by its members.
+                Some((family, _)) if core_list::first_core(instance(fact, family)).is_some() => {}
                 Some((family, _)) => {
                     let instance = Natural(instance(fact, family).to_owned());
                     let instances = data.families.entry(family.name).or_default();
@@ -169,6 +173,31 @@ impl Data {
             }
         }
         data
+    }
+
+    /// Takes the members of lists, and drops those of earlier lists. They are instances of their families.
+    pub(crate) fn set_members(&mut self, members: Vec<Fact>) {
+        let facts = self.facts.len();
+        for instances in self.families.values_mut() {
+            instances.retain(|_, of| {
+                of.retain(|index| *index < facts);
+                !of.is_empty()
+            });
+        }
+        for (index, fact) in members.iter().enumerate() {
+            let own = fact.known.filter(|_| fact.topic.node() == self.node);
+            let Some((family, _)) = own else { continue };
+            let instance = Natural(instance(fact, family).to_owned());
+            let instances = self.families.entry(family.name).or_default();
+            instances.entry(instance).or_default().push(facts + index);
+        }
+        self.members = members;
+    }
+
+    /// A fact or a member of a list, by its index in `families`.
+    fn at(&self, index: usize) -> &Fact {
+        let member = index.checked_sub(self.facts.len());
+        member.map_or_else(|| &self.facts[index], |member| &self.members[member])
     }
 
     /// The publisher of the facts of this node's families.
@@ -237,6 +266,12 @@ impl Data {
         Duration::try_from_secs_f64(seconds).ok().filter(|d| !d.is_zero())
     }
 
+    /// Time between two reads of a fact's source, if the agent publishes the interval of its sensor.
+    pub(crate) fn time_between_reads(&self, fact: &Fact) -> Option<Duration> {
+        let (family, metric) = fact.known?;
+        Some(self.interval(family.name)?.max(metric.read_every()))
+    }
+
     /// True if the last values of this publisher are not reliable any more.
     pub(crate) fn is_lost(&self, publisher: &Publisher) -> bool {
         publisher.gone_at.is_some() || self.is_silent(publisher)
@@ -282,10 +317,10 @@ impl Data {
         let slow_round = self.slow_round_of_cgroup();
         let is_slow =
             |metric: &Metric| SLOW_OF_CGROUP.iter().any(|slow| std::ptr::eq(*slow, metric));
-        for fact in &mut self.facts {
+        for fact in self.facts.iter_mut().chain(&mut self.members) {
             let round = fact.known.and_then(|(family, metric)| match is_slow(metric) {
                 true => slow_round,
-                false => rounds.get(family.name).copied(),
+                false => rounds.get(family.name).map(|round| metric.read_every().max(*round)),
             });
             let age = self.now.since(fact.checked_at);
             let old = round.is_some_and(|r| age > STALE_AT_LEAST.max(r * STALE_INTERVALS));
@@ -296,7 +331,7 @@ impl Data {
     /// The growth of a counter over the samples in memory.
     pub(crate) fn growth(&self, fact: &Fact) -> Option<Growth> {
         let history = self.histories.get(&fact.topic)?;
-        let interval = fact.known.and_then(|(family, _)| self.interval(family.name));
+        let interval = self.time_between_reads(fact);
         let samples = history.samples.iter().copied().filter(|(_, value)| value.is_finite());
         let samples: Vec<(i64, f64)> = samples.collect();
         Some(Growth::new(&samples, fact.checked_at.as_nanos(), interval))
@@ -316,12 +351,12 @@ impl<'a> Instance<'a> {
         let of_metric = |f: &&Fact| {
             f.known.is_some_and(|(_, m)| m.name == metric.name && m.path == metric.path)
         };
-        self.facts.iter().map(|&index| &self.data.facts[index]).find(of_metric)
+        self.facts.iter().map(|&index| self.data.at(index)).find(of_metric)
     }
 
     pub(crate) fn facts(&self) -> impl Iterator<Item = &'a Fact> {
         let data = self.data;
-        self.facts.iter().map(move |&index| &data.facts[index])
+        self.facts.iter().map(move |&index| data.at(index))
     }
 
     pub(crate) fn value(&self, metric: &Metric) -> Option<f64> {

@@ -11,6 +11,8 @@
 
 mod data;
 mod rate;
+mod window;
+mod members;
 mod history;
 mod findings;
 mod answers;

@@ -8,18 +8,16 @@ use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Value, schema};
+use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Value, core_list, schema};
 use skopos_shm::{Host, Segment, SegmentVersions, Vertex};
 
 use crate::answers::AgentClient;
 use crate::data::{self, Data, Fact, History, Publisher};
 use crate::findings::{Finding, Findings};
+use crate::members;
 use crate::proc_scan::ProcScan;
 use crate::processes::Processes;
-use crate::rate::Growth;
-
-/// The least time over which a rate is computed; longer intervals of a sensor replace it.
-const RATE_WINDOW: Duration = Duration::from_secs(1);
+use crate::window::Window;
 
 /// The most segments of dead publishers that are kept. More of them come from a crash loop.
 const MAX_GONE: usize = 16;
@@ -189,11 +187,21 @@ impl Reader {
             .iter()
             .filter_map(|family| Some((family.name, self.data.interval(family.name)?)))
             .collect();
+        let time_between_reads = |fact: &Fact| {
+            let (family, metric) = fact.known?;
+            intervals.get(family.name).map(|interval| metric.read_every().max(*interval))
+        };
         let facts = self.data.facts.iter_mut().zip(&self.vertices);
         for (fact, vertex) in facts.filter(|(f, _)| f.kind == Kind::Counter && f.value.is_some()) {
-            let interval = fact.known.and_then(|(family, _)| intervals.get(family.name));
-            fact.rate = rate(fact, vertex, interval.copied());
+            fact.rate = rate(fact, vertex, time_between_reads(fact));
         }
+        let facts = self.data.facts.iter().zip(&self.vertices);
+        let lists = facts.filter_map(|(fact, vertex)| {
+            let window = Window::of(fact, time_between_reads(fact));
+            members::of_list(fact, || window.samples(vertex), &window)
+        });
+        let members = lists.flatten().collect();
+        self.data.set_members(members);
     }
 
     /// Reads the events of the rules that have new events.
@@ -220,13 +228,25 @@ impl Reader {
     pub(crate) fn load_histories(&mut self, topics: &[Topic]) {
         self.data.histories.clear();
         for topic in topics {
-            let found = self.data.facts.binary_search_by(|f| f.topic.cmp(topic));
-            let Some(vertex) = found.ok().and_then(|index| self.vertices.get(index)) else {
-                continue;
+            let find = |topic: &Topic| {
+                let found = self.data.facts.binary_search_by(|f| f.topic.cmp(topic));
+                found.ok().and_then(|index| self.vertices.get(index))
+            };
+            let list = core_list::list_of(topic);
+            let (vertex, place) = match (find(topic), list) {
+                (Some(vertex), _) => (vertex, None),
+                (None, Some((list, place))) => match find(&list) {
+                    Some(vertex) => (vertex, Some(place)),
+                    None => continue,
+                },
+                (None, None) => continue,
             };
             let Ok(range) = vertex.range(EVERYTHING) else { continue };
-            let samples = range.samples.iter().filter_map(point_or_gap).collect();
-            self.data.histories.insert(topic.clone(), History { samples });
+            let samples = range.samples.iter().filter_map(|sample| match place {
+                Some(place) => members::point(sample, place),
+                None => point_or_gap(sample),
+            });
+            self.data.histories.insert(topic.clone(), History { samples: samples.collect() });
         }
     }
 }
@@ -308,17 +328,10 @@ fn point(sample: &Sample) -> Option<(i64, f64)> {
 
 /// The growth per second over the window that ends with the last poll of the source.
 fn rate(fact: &Fact, vertex: &Vertex, interval: Option<Duration>) -> Option<f64> {
-    let window = interval.unwrap_or_default().max(RATE_WINDOW);
-    let to = fact.checked_at;
-    // Polls come early and late: the poll before the last may be a little older than the window.
-    let from = to.saturating_sub(window + window / 4);
-    if fact.since < from {
+    let window = Window::of(fact, interval);
+    if window.is_quiet {
         return Some(0.0);
     }
-    // The sample before the window, if the ring reaches back that far.
-    let mut samples: Vec<(i64, f64)> =
-        vertex.as_of(from).ok().flatten().iter().filter_map(point).collect();
-    let after = Timestamp::from_nanos(from.as_nanos().saturating_add(1));
-    samples.extend(vertex.range(after..=to).ok()?.samples.iter().filter_map(point));
-    Growth::new(&samples, to.as_nanos(), interval).lately(window)
+    let samples: Vec<(i64, f64)> = window.samples(vertex)?.iter().filter_map(point).collect();
+    window.rate(&samples)
 }

@@ -28,6 +28,8 @@ struct Metric {
     kind: String,
     #[serde(rename = "type")]
     value_type: String,
+    #[serde(default, rename = "read_every_seconds")]
+    _read_every_seconds: u64,
 }
 
 const KINDS: &[&str] = &["counter", "gauge", "state"];

@@ -7,6 +7,7 @@ use datafusion::arrow::array::{
     ArrayRef, Float64Builder, StringBuilder, TimestampNanosecondBuilder,
 };
 use skopos_model::schema::{self, Family};
+use skopos_model::{Origin, Value, core_list};
 
 use crate::column::{Column, UTC};
 use crate::rows::{BoxError, Rows};
@@ -60,16 +61,36 @@ impl WideTable {
             let Some(at) = family.metrics.iter().position(|m| m.name == metric.name) else {
                 return;
             };
-            let instance = instance(topic).map(str::to_owned);
-            let wide = rows.entry((topic.node().to_owned(), instance)).or_insert_with(|| WideRow {
-                checked_at: i64::MIN,
-                values: vec![None; family.metrics.len()],
-            });
-            wide.checked_at = wide.checked_at.max(row.checked_at.as_nanos());
-            wide.values[at] = value(row);
+            let mut set = |instance: Option<String>, value: Option<f64>| {
+                let key = (topic.node().to_owned(), instance);
+                let wide = rows.entry(key).or_insert_with(|| WideRow {
+                    checked_at: i64::MIN,
+                    values: vec![None; family.metrics.len()],
+                });
+                wide.checked_at = wide.checked_at.max(row.checked_at.as_nanos());
+                wide.values[at] = value;
+            };
+            match instance(topic) {
+                // A list of cores has a row for each core, as where cores have facts of their own.
+                Some(instance) if core_list::first_core(instance).is_some() => {
+                    for (core, value) in members(instance, row) {
+                        set(Some(core_list::member(family, core)), Some(value));
+                    }
+                }
+                instance => set(instance.map(str::to_owned), value(row)),
+            }
         });
         rows
     }
+}
+
+/// Returns the members of a list of cores; empty if its value is unknown.
+fn members<'r>(instance: &'r str, row: &'r Row<'_>) -> impl Iterator<Item = (usize, f64)> + 'r {
+    let list = match &row.sample.value {
+        Value::Structured(list) if row.sample.origin != Origin::Unknown => Some(list),
+        _ => None,
+    };
+    list.into_iter().flat_map(|list| core_list::members(instance, list))
 }
 
 impl Table for WideTable {

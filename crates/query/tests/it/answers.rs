@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use skopos_access::Caller;
-use skopos_model::Unit;
+use skopos_model::{Origin, Structured, Unit, Value};
 use skopos_query::{Engine, Error, Limits, Position, Way};
 
 use crate::world::{World, ask, block_on, rows};
@@ -44,6 +44,34 @@ fn the_papers_query_runs_as_it_is_printed() {
         names[0].starts_with("MAX(Timestamp): Timestamp") && names[1] == "metric: Float64",
         "{names:?}"
     );
+}
+
+#[test]
+fn the_wide_table_of_a_machine_with_many_cores_has_a_row_for_each() {
+    let list = |text| {
+        let value = Value::Structured(Structured::from_json(text).expect("a list"));
+        vec![(value, Origin::Measured)]
+    };
+    let engine = World::default()
+        .with_samples("n01/cpu/per_cpu/busy_ratio", Unit::RATIO, list("[0.5,null,0.25]"))
+        .with_samples("n01/cpu/per_cpu/idle_seconds_total", Unit::SECONDS, list("[7,8,9]"))
+        .with_samples("n01/cpu/per_cpu:256/busy_ratio", Unit::RATIO, list("[1]"))
+        .with_samples("n01/interrupts/per_cpu/handled_total", Unit::NONE, list("[5]"))
+        .with("n01/cpu/total/busy_ratio", Unit::RATIO, &[0.125])
+        .with("n02/cpu/0/busy_ratio", Unit::RATIO, &[0.75])
+        .engine(&[]);
+    let all = |sql| rows(&ask(&engine, sql)).1;
+    let expected = [
+        "n01 | 0 | 0.5 | 7.0",
+        "n01 | 1 | NULL | 8.0",
+        "n01 | 2 | 0.25 | 9.0",
+        "n01 | 256 | 1.0 | NULL",
+        "n01 | total | 0.125 | NULL",
+        "n02 | 0 | 0.75 | NULL",
+    ];
+    let sql = "SELECT node, instance, busy_ratio, idle_seconds_total FROM cpu ORDER BY 1, 2";
+    assert_eq!(all(sql), expected);
+    assert_eq!(all("SELECT instance, handled_total FROM interrupts"), ["cpu0 | 5.0"]);
 }
 
 #[test]

@@ -78,6 +78,12 @@ impl Sink for Table {
     }
 
     fn set_structured(&mut self, _: FactId, _: &Structured) {}
+
+    fn register_list(&mut self, metric: &'static Metric, instance: &str) -> FactId {
+        self.register(metric, instance)
+    }
+
+    fn set_list(&mut self, _: FactId, _: &[Option<Scalar>]) {}
 }
 
 impl Table {

@@ -1,15 +1,18 @@
 //! Tests of the sensors from the agent's side: through `open_all`, with a sink of their own.
 //!
-//! `recorded`, `mounts` and `hardware` feed them kernel files of known content, including odd ones.
+//! `recorded`, `cores`, `mounts` and `hardware` feed them kernel files of known content, including odd
+//! ones; `large` makes those of a machine with many cores.
 //! `live` compares them with independent tools on this machine; `peers` lets nodes probe each
 //! other; `slurm` starts a cluster; `smart` replaces smartctl; `block_access` accesses a loop
 //! device; `bpf_objects` compiles the BPF programs; `no_allocation` counts the allocations of
 //! steady ticks; `totality` feeds them damaged files.
 
+mod large;
 mod support;
 
 mod block_access;
 mod bpf_objects;
+mod cores;
 mod hardware;
 mod live;
 mod mounts;

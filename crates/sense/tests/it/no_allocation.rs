@@ -96,6 +96,19 @@ fn a_tick_on_recorded_files_allocates_nothing() {
 }
 
 #[test]
+fn a_tick_of_a_machine_with_256_cores_allocates_nothing() {
+    let tree = Tree::large(256);
+    let mut host = tree.host();
+    host.sensors.retain(|s| ["cpu", "interrupts", "softirqs"].contains(&s.family().name));
+    host.poll(1.0);
+    // Time has passed, so that each core has a ratio from now on.
+    crate::large::write(tree.folder.path(), 256, 2);
+    assert_eq!(allocating(&mut host), Vec::<String>::new());
+    assert_eq!(host.table.list("cpu/per_cpu/busy_ratio").len(), 256);
+    assert_eq!(host.sensors.len(), 3, "{:?}", host.skips);
+}
+
+#[test]
 fn a_tick_on_this_machine_allocates_nothing() {
     // Other programs start processes and make groups meanwhile, for which sensors may need memory.
     for attempts_left in (0..5).rev() {

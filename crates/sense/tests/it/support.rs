@@ -24,12 +24,19 @@ struct Fact {
     metric: &'static Metric,
     value: Option<Scalar>,
     structured: Option<Structured>,
+    /// The members, if it is a list.
+    list: Option<Vec<Option<Scalar>>>,
     /// Number of times it was set.
     sets: usize,
 }
 
-impl Sink for Table {
-    fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
+impl Table {
+    fn add(
+        &mut self,
+        metric: &'static Metric,
+        instance: &str,
+        list: Option<Vec<Option<Scalar>>>,
+    ) -> FactId {
         let topic = match metric.topic("n", instance) {
             // The agent refuses a name that is too long for a topic, too.
             Err(Error::TopicTooLong(_)) => return FactId::REFUSED,
@@ -48,8 +55,19 @@ impl Sink for Table {
                 None => return FactId::REFUSED,
             }
         }
-        self.facts.push(Some(Fact { topic, metric, value: None, structured: None, sets: 0 }));
+        let fact = Fact { topic, metric, value: None, structured: None, list, sets: 0 };
+        self.facts.push(Some(fact));
         FactId::from_index(u32::try_from(self.facts.len() - 1).expect("few facts"))
+    }
+}
+
+impl Sink for Table {
+    fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
+        self.add(metric, instance, None)
+    }
+
+    fn register_list(&mut self, metric: &'static Metric, instance: &str) -> FactId {
+        self.add(metric, instance, Some(Vec::new()))
     }
 
     fn unregister(&mut self, id: FactId) {
@@ -61,6 +79,7 @@ impl Sink for Table {
     fn set(&mut self, id: FactId, value: Scalar) {
         let Some(index) = id.index() else { return };
         let fact = self.facts[index as usize].as_mut().expect("unregistered facts are not set");
+        assert!(fact.list.is_none(), "{} is a list", fact.topic);
         assert_eq!(value.value_type(), fact.metric.value_type, "{}", fact.topic);
         assert!(value.as_f64().is_finite(), "{} = {value:?}", fact.topic);
         fact.value = Some(value);
@@ -74,6 +93,17 @@ impl Sink for Table {
         if fact.structured.as_ref() != Some(value) {
             fact.structured = Some(value.clone());
         }
+    }
+
+    fn set_list(&mut self, id: FactId, values: &[Option<Scalar>]) {
+        let Some(index) = id.index() else { return };
+        let fact = self.facts[index as usize].as_mut().expect("unregistered facts are not set");
+        let known = values.iter().flatten();
+        known.for_each(|v| assert_eq!(v.value_type(), fact.metric.value_type, "{}", fact.topic));
+        let list = fact.list.as_mut().expect("it was registered as a list");
+        list.clear();
+        list.extend_from_slice(values);
+        fact.sets += 1;
     }
 }
 
@@ -90,7 +120,7 @@ impl Table {
 
     /// Returns the number of `topic`, which is given without the node.
     pub(crate) fn get(&self, topic: &str) -> Option<f64> {
-        let fact = self.find(topic).filter(|f| f.structured.is_none())?;
+        let fact = self.find(topic).filter(|f| f.structured.is_none() && f.list.is_none())?;
         Some(fact.value.expect("a registered fact has a value").as_f64())
     }
 
@@ -102,6 +132,13 @@ impl Table {
     /// Returns the list, record or text of `topic`.
     pub(crate) fn json(&self, topic: &str) -> Option<&serde_json::Value> {
         Some(self.find(topic)?.structured.as_ref()?.as_json())
+    }
+
+    /// Returns the members of the list `topic`.
+    pub(crate) fn list(&self, topic: &str) -> Vec<Option<f64>> {
+        let list = self.find(topic).and_then(|fact| fact.list.as_ref());
+        let list = list.unwrap_or_else(|| panic!("no list {topic} in {:#?}", self.topics("")));
+        list.iter().map(|value| value.map(Scalar::as_f64)).collect()
     }
 
     /// Returns the text of `topic`.
@@ -201,6 +238,13 @@ impl Tree {
         let tree = Self { folder: tempfile::tempdir().expect("a temporary folder") };
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
         copy(&data, tree.folder.path());
+        tree
+    }
+
+    /// Makes the files of a machine with this number of cores.
+    pub(crate) fn large(cores: u64) -> Self {
+        let tree = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        crate::large::write(tree.folder.path(), cores, 1);
         tree
     }
 

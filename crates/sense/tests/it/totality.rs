@@ -10,6 +10,9 @@ use crate::support::{Host, Tree};
 /// Rounds per run, which take a few seconds.
 const ROUNDS: u32 = 60;
 
+/// Seconds between two polls on the sensors' clock: longer than any source is left unread.
+const SECONDS: f64 = 100.0;
+
 /// Text that a bug, a race or another kernel could put into a file.
 const ODD: [&[u8]; 12] = [
     b"18446744073709551615",
@@ -73,7 +76,7 @@ fn check(name: &str, prepare: impl Fn(&Tree)) {
         }
         let mut new: Host = tree.host();
         for host in [&mut old, &mut new] {
-            host.poll(1.0);
+            host.poll(SECONDS);
             host.poll(1e-9);
             host.sensors.iter().for_each(|sensor| drop(sensor.skips()));
         }
@@ -83,10 +86,10 @@ fn check(name: &str, prepare: impl Fn(&Tree)) {
         fs::write(file, original).expect("writable");
     }
     for _ in 0..3 {
-        old.poll(1.0);
+        old.poll(SECONDS);
     }
     let mut fresh = tree.host();
-    fresh.poll(1.0);
+    fresh.poll(SECONDS);
     let missing = |topic: &&str| !old.table.has(topic);
     let lost: Vec<_> = fresh.table.topics("").into_iter().filter(missing).collect();
     // These sensors look again only after many polls.

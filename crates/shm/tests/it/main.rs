@@ -21,3 +21,4 @@ mod host;
 mod memory;
 mod waiting;
 mod model_based;
+mod no_allocation;

@@ -27,11 +27,21 @@ pub(crate) fn listeners<'a>(given: &[&str]) -> Vec<&'a str> {
     open.flat_map(|listener| [*listener, "none"]).collect()
 }
 
-/// Returns the binary with these arguments, in this runtime directory, without the user's state.
+/// Returns a program that starts as from an interactive shell. Tests in the background of a shell ignore
+/// SIGINT, and their children inherit that: a test that sends SIGINT would wait for ever.
+pub(crate) fn program(path: &str) -> Command {
+    let mut command = Command::new("/usr/bin/env");
+    command.args(["--default-signal", path]);
+    command
+}
+
+/// Returns the binary with these arguments, in this runtime directory, without the user's state and
+/// configuration.
 pub(crate) fn skopos(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_skopos"));
+    let mut command = program(env!("CARGO_BIN_EXE_skopos"));
     command.args(args).env("SKOPOS_DIR", dir).env_remove("NO_COLOR").stdin(Stdio::null());
     command.env("SKOPOS_STATE", dir.join("state"));
+    command.env_remove("SKOPOS_CONFIG").env("XDG_CONFIG_HOME", dir.join("config"));
     command
 }
 

@@ -3,10 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 
-use crate::support::{PATIENCE, Running, run, runtime_dir};
+use crate::support::{PATIENCE, Running, program, run, runtime_dir};
 
 /// The escape sequence that turns bracketed paste on. The editor prints it once for each line that it
 /// reads.
@@ -16,7 +16,7 @@ const READY: &str = "\x1b[?2004h";
 /// everything that was on the screen.
 fn in_terminal(dir: &Path, line: &str, pager: &str, lines: &[&str]) -> String {
     let line = format!("stty rows 24 cols 80 -echo; '{}' {line}", env!("CARGO_BIN_EXE_skopos"));
-    let mut child = Command::new("script")
+    let mut child = program("script")
         .args(["-qec", &line, "/dev/null"])
         .env("SKOPOS_DIR", dir)
         .env("SKOPOS_STATE", dir.join("state"))

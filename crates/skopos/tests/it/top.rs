@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::support::{PATIENCE, Running, eventually, run, runtime_dir, skopos};
+use crate::support::{PATIENCE, Running, eventually, program, run, runtime_dir, skopos};
 
 /// The text that the shell shows before and after the UI: it proves that the screen was restored.
 const BEFORE: &str = "the screen before";
@@ -41,7 +41,7 @@ impl Screen {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new("tmux");
+        let mut command = program("tmux");
         command.arg("-S").arg(self.dir.path().join("socket"));
         command.env_remove("TMUX").stdin(Stdio::null());
         command

@@ -20,6 +20,7 @@ use crate::theme::Theme;
 use crate::view;
 
 mod culprits;
+mod lists;
 
 const NODE: &str = "n01";
 const THEME: Theme = Theme { colour: true, unicode: true };

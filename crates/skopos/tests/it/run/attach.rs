@@ -12,7 +12,7 @@ struct Task(Child);
 impl Task {
     fn new(before: &str, after: &str) -> Self {
         let script = format!("{before}\n: > ready\nread line\n{after}");
-        Self::of(Command::new("sh").args(["-c", &script]))
+        Self::of(crate::support::program("sh").args(["-c", &script]))
     }
 
     fn of(command: &mut Command) -> Self {

@@ -24,10 +24,26 @@ use std::sync::OnceLock;
 
 use serde_json::Value as Json;
 
+/// Variables that say to a monitor that it is a rank of a job: the tests may run in a job themselves.
+const OF_JOBS: [&str; 11] = [
+    "SLURM_JOB_ID",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_JOBID",
+    "PMIX_NAMESPACE",
+    "PBS_JOBID",
+    "LSB_JOBID",
+];
+
 /// Returns the monitor with these arguments.
 fn monitor(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_skopos"));
+    let mut command = crate::support::program(env!("CARGO_BIN_EXE_skopos"));
     command.arg("run").args(args);
+    OF_JOBS.iter().for_each(|name| drop(command.env_remove(name)));
     command
 }
 
