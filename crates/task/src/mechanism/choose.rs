@@ -54,6 +54,11 @@ pub const MECHANISMS: [&str; 16] = [
     nested::NAME,
 ];
 
+/// The reason why nothing is traced unless the user asks for it.
+const FAILS_UNDER_A_TRACER: &str = "set-user-id programs do not gain their privileges under an ordinary user's \
+                                    tracer, and debuggers do not work: `--level 2` uses it, for the memory of \
+                                    short processes";
+
 /// The reason why a usable mechanism is not used.
 const NOT_NAMED: &str = "it was not named";
 
@@ -207,7 +212,7 @@ impl MechanismSet {
         if by_bpf {
             self.skip(ptrace::NAME, TRACKED_BY_BPF);
         }
-        let traces = !by_bpf && wanted >= 2 && self.add_ptrace();
+        let traces = !by_bpf && wanted >= 2 && self.add_ptrace(order);
         let tracker = match (by_bpf, traces) {
             (true, _) => Some(TRACKED_BY_BPF),
             (_, true) => Some("`ptrace` tracks process starts and exits"),
@@ -258,15 +263,24 @@ impl MechanismSet {
         self.mechanisms.iter().any(|m| m.name() == name)
     }
 
-    fn add_ptrace(&mut self) -> bool {
+    /// Adds `ptrace`. It changes what a task can do, so by default it is used only for a task that is running
+    /// already, which has started its programs without it.
+    fn add_ptrace(&mut self, order: &Order) -> bool {
         if !self.is_allowed(ptrace::NAME) {
             self.skip(ptrace::NAME, NOT_NAMED);
             return false;
         }
+        if order.level.is_none() && order.only.is_none() && !self.is_attach {
+            self.skip(ptrace::NAME, FAILS_UNDER_A_TRACER);
+            return false;
+        }
         match ptrace::may_trace() {
             Ok(()) => {
-                let why = "the start and exit of every process: number, memory, bytes, status";
-                self.add(ptrace::NAME, why, Box::new(Ptrace::default()));
+                let why = format!(
+                    "the start and exit of every process: number, memory, bytes, status; {}",
+                    ptrace::lost()
+                );
+                self.add(ptrace::NAME, &why, Box::new(Ptrace::default()));
                 true
             }
             Err(why) => {

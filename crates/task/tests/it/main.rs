@@ -6,3 +6,4 @@ mod conformance;
 mod preload;
 mod preload_calls;
 mod ring;
+mod signals;

@@ -12,7 +12,6 @@ mod table;
 use std::collections::BTreeMap;
 use std::io;
 
-use rustix::process::{Resource, getrlimit};
 use skopos_model::task::{Completeness, Files, NotSeen};
 
 use self::table::Table;
@@ -20,7 +19,7 @@ use super::files::{self, Processes};
 use super::reasons::append_counts;
 use super::{Launch, Mechanism};
 use crate::ledger::{Ledger, Offer};
-use crate::sys::Pid;
+use crate::sys::{Pid, started};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "preload";
@@ -56,7 +55,7 @@ impl Mechanism for Preload {
     }
 
     fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
-        check_space(getrlimit(Resource::As).current).map_err(io::Error::other)?;
+        check_space(started::address_space()).map_err(io::Error::other)?;
         let library = library::install()?;
         let table = Table::new()?;
         let preloaded = library::prepend(&library, std::env::var_os("LD_PRELOAD"));
