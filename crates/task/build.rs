@@ -11,8 +11,17 @@ const SOURCE: &str = "preload/preload.c";
 const SOURCES: [&str; 5] =
     [SOURCE, "preload/table.h", "preload/streams.h", "preload/loader.h", "preload/calls.h"];
 
-const FLAGS: &[&str] =
-    &["-std=gnu11", "-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-Wall"];
+const FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-shared",
+    "-fPIC",
+    "-O2",
+    "-fvisibility=hidden",
+    "-U_FORTIFY_SOURCE",
+    "-Wall",
+    // Each process loads the library, and each part that is mapped for itself costs it microseconds.
+    "-Wl,-z,noseparate-code,--hash-style=gnu",
+];
 
 fn main() {
     println!("cargo::rerun-if-env-changed=CC");

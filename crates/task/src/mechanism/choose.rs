@@ -135,7 +135,7 @@ pub(crate) fn select(order: &Order) -> MechanismSet {
     );
     set.add_taskstats(wanted);
     set.add_perf(wanted);
-    set.add_seccomp(wanted, order);
+    set.add_seccomp(order);
     set.add_preload(wanted);
     let energy = Box::new(Energy::new(Path::new(energy::POWERCAP)));
     set.try_add(energy::NAME, "energy of the machine's processors", energy);
@@ -311,14 +311,13 @@ impl MechanismSet {
                 let why = "instructions and cycles; expensive for short processes, so at level 3 or if named";
                 self.skip(perf::NAME, why);
             }
-            Ok(()) if self.is_named(perf::NAME) || !perf::is_virtual() => {
-                let why = "instructions and cycles; processor time, including unwaited processes";
-                self.add(perf::NAME, why, Box::new(Perf::new(true)));
+            // There only processor time is left, which others measure without a cost at each start.
+            Ok(()) if !self.is_named(perf::NAME) && perf::is_virtual() => {
+                self.skip(perf::NAME, perf::VIRTUAL);
             }
             Ok(()) => {
-                let why =
-                    format!("processor time, including unwaited processes; {}", perf::VIRTUAL);
-                self.add(perf::NAME, &why, Box::new(Perf::new(false)));
+                let why = "instructions and cycles; processor time, including unwaited processes";
+                self.add(perf::NAME, why, Box::new(Perf::new(true)));
             }
         }
     }
@@ -354,18 +353,20 @@ impl MechanismSet {
         }
     }
 
-    /// Adds `seccomp`. Either it or `preload` counts files; by default it is used for static
-    /// programs, into which no library can be loaded.
-    fn add_seccomp(&mut self, wanted: u8, order: &Order) {
+    /// Adds `seccomp` if it is named. Either it or `preload` counts files: into static programs no library can be
+    /// loaded.
+    fn add_seccomp(&mut self, order: &Order) {
         let name = seccomp::NAME;
         let is_static = order.command.first().is_some_and(|command| seccomp::is_static(command));
-        if wanted < 3 && !self.is_named(name) {
-            return self.skip(name, "files of static programs: at level 3 or if named");
+        if !self.is_named(name) {
+            let why = "only if named: it counts sequential bytes of static programs alone, and what runs under \
+                       its filter gains no privileges";
+            return self.skip(name, why);
         }
         if self.counts_files {
             return self.skip(name, FILES_BY_BPF);
         }
-        if !is_static && (!self.is_named(name) || self.is_allowed(preload::NAME)) {
+        if !is_static && self.is_allowed(preload::NAME) {
             return self
                 .skip(name, "the program is not static: `preload` counts more of its files");
         }
@@ -392,6 +393,11 @@ impl MechanismSet {
             let folders = order.watch.clone();
             if folders.is_empty() {
                 self.skip(name, NOT_WATCHED);
+            } else if name == inotify::NAME && !self.is_named(name) {
+                self.skip(
+                    name,
+                    "only if named: it does not know the process of an open, and misses opens in new folders",
+                );
             } else if wanted < 3 && !self.is_named(name) {
                 let why = "opens in watched folders; expensive if there are many, so at level 3 or if named";
                 self.skip(name, why);

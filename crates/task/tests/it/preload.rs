@@ -185,7 +185,11 @@ fn nested_monitors_both_count() {
         assert_eq!((data.writes, data.written_bytes, data.opens), (50, 204_800, 1));
     }
     assert_eq!(inner.processes.len(), 1);
-    assert_eq!(outer.processes.len(), 2, "the inner monitor, and dd");
+    assert_eq!(
+        outer.processes.len(),
+        4,
+        "the inner monitor, its witness of signals by way of a child, and dd"
+    );
 }
 
 #[test]
