@@ -8,7 +8,6 @@ mod witness;
 mod signals;
 mod wait;
 mod ptrace;
-pub(crate) mod bpf;
 pub(crate) mod fanotify;
 pub(crate) mod netlink;
 pub(crate) mod nvml;
