@@ -116,11 +116,9 @@ impl Signals {
             (bytes, infos.assume_init())
         };
         let count = usize::try_from(bytes).unwrap_or(0) / size_of::<libc::signalfd_siginfo>();
-        let sent = |info: &&libc::signalfd_siginfo| {
-            info.ssi_signo as c_int != libc::SIGCHLD && info.ssi_code != libc::SI_KERNEL
-        };
-        let sent = infos.iter().take(count).filter(sent);
-        let to_group = self.reached_group(sent.fold(0, |all, info| all | bit(info.ssi_signo)));
+        // Signals of a terminal are known to be for the group, and the witness must not show them again.
+        let others = infos.iter().take(count).filter(|i| i.ssi_signo as c_int != libc::SIGCHLD);
+        let to_group = self.reached_group(others.fold(0, |all, info| all | bit(info.ssi_signo)));
         infos.into_iter().take(count).map(move |info| ReceivedSignal {
             signal: info.ssi_signo as c_int,
             from_kernel: info.ssi_code == libc::SI_KERNEL,

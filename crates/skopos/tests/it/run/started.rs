@@ -163,7 +163,8 @@ fn a_task_with_little_address_space_runs_and_keeps_its_limit() {
             let expected = (Some(3), format!("{kib}\n"));
             let script = format!("ulimit -v {kib}; exec {own} run {options} -- {task} 2>/dev/null");
             assert_eq!(ends(script), expected, "{options}");
-            let script = format!("ulimit -S -v {kib}; exec {own} run {options} -- {task} 2>/dev/null");
+            let script =
+                format!("ulimit -S -v {kib}; exec {own} run {options} -- {task} 2>/dev/null");
             assert_eq!(ends(script), expected, "{options}, a soft limit");
         }
         tried += 1;
