@@ -8,10 +8,20 @@ use std::{env, fs};
 const SOURCE: &str = "preload/preload.c";
 
 /// Every file that the library is compiled from.
-const SOURCES: [&str; 3] = [SOURCE, "preload/table.h", "preload/calls.h"];
+const SOURCES: [&str; 5] =
+    [SOURCE, "preload/table.h", "preload/streams.h", "preload/loader.h", "preload/calls.h"];
 
-const FLAGS: &[&str] =
-    &["-std=gnu11", "-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-Wall"];
+const FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-shared",
+    "-fPIC",
+    "-O2",
+    "-fvisibility=hidden",
+    "-U_FORTIFY_SOURCE",
+    "-Wall",
+    // Each process loads the library, and each part that is mapped for itself costs it microseconds.
+    "-Wl,-z,noseparate-code,--hash-style=gnu",
+];
 
 fn main() {
     println!("cargo::rerun-if-env-changed=CC");

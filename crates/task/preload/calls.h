@@ -99,10 +99,26 @@ COUNTS(WRITE, at == -1, pwritev64v2, (int fd, const struct iovec *parts, int n, 
 COPIES(sendfile, off_t)
 COPIES(sendfile64, off64_t)
 
-WRAP(ssize_t, copy_file_range, (int in, off64_t *in_at, int out, off64_t *out_at, size_t size, unsigned flags)) {
-    ssize_t bytes = NEXT(copy_file_range)(in, in_at, out, out_at, size, flags);
-    count(in, bytes, READ, in_at == NULL);
-    count(out, bytes, WRITE, out_at == NULL);
+#define COPIES_RANGE(name)                                                                   \
+    WRAP(ssize_t, name, (int in, off64_t *in_at, int out, off64_t *out_at, size_t size, unsigned flags)) { \
+        ssize_t bytes = NEXT(name)(in, in_at, out, out_at, size, flags);                           \
+        count(in, bytes, READ, in_at == NULL);                                                     \
+        count(out, bytes, WRITE, out_at == NULL);                                                  \
+        return bytes;                                                                              \
+    }
+COPIES_RANGE(copy_file_range)
+COPIES_RANGE(splice)
+
+/* The bytes stay in the pipe from which they are copied: they are read from it later. */
+COUNTS(WRITE, 0, tee, (int in, int fd, size_t size, unsigned flags), (in, fd, size, flags))
+
+WRAP(ssize_t, vmsplice, (int fd, const struct iovec *parts, size_t n, unsigned flags)) {
+    ssize_t bytes = NEXT(vmsplice)(fd, parts, n, flags);
+    if (table_count == 0 || bytes < 0 || is_quiet) return bytes;
+    int error = errno;
+    int is_read = (syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) == O_RDONLY;
+    errno = error;
+    count(fd, bytes, is_read ? READ : WRITE, 0);
     return bytes;
 }
 
@@ -112,16 +128,21 @@ WRAP(int, close, (int fd)) {
     return NEXT(close)(fd);
 }
 
+static int is_used(unsigned fd) { return fd < DESCRIPTORS && (known[fd].file[0] || streams[fd].at); }
+
 static void closing_all(unsigned first, unsigned last) {
     if (table_count == 0) return;
     for (unsigned fd = first; fd <= last && fd < DESCRIPTORS; fd++)
-        if (known[fd].file[0] || streams[fd].at) closing((int)fd);
+        if (is_used(fd)) closing((int)fd);
 }
 
 WRAP(int, close_range, (unsigned first, unsigned last, int flags)) {
-    int failed = NEXT(close_range)(first, last, flags);
     /* With CLOSE_RANGE_CLOEXEC they stay open until exec. */
-    if (!failed && flags == 0) closing_all(first, last);
+    int closes = table_count > 0 && !(flags & CLOSE_RANGE_CLOEXEC);
+    /* The positions of streams are gone after the call. */
+    for (unsigned fd = first; closes && fd <= last && fd < (unsigned)streams_end; fd++) settle((int)fd);
+    int failed = NEXT(close_range)(first, last, flags);
+    if (!failed && closes) closing_all(first, last);
     return failed;
 }
 
@@ -130,27 +151,55 @@ WRAP(void, closefrom, (int first)) {
     NEXT(closefrom)(first);
 }
 
-WRAP(int, dup, (int fd)) {
-    int made = NEXT(dup)(fd);
+static int made_copy(int from, int made) {
     forget(made);
+    copied(from, made);
+    return made;
+}
+
+WRAP(int, dup, (int fd)) { return made_copy(fd, NEXT(dup)(fd)); }
+
+/* A stream on the descriptor that is replaced goes on with the new file. */
+static int replaced(int from, int other, int made) {
+    if (made < 0 || from == other) return made;
+    FILE *stream = is_followed(other) ? streams[other].at : NULL;
+    closed(other);
+    made_copy(from, made);
+    if (stream) follow(other, stream);
     return made;
 }
 
 WRAP(int, dup2, (int fd, int other)) {
-    if (fd != other) closing(other);
-    return NEXT(dup2)(fd, other);
+    if (fd != other) settle(other);
+    return replaced(fd, other, NEXT(dup2)(fd, other));
 }
 
 WRAP(int, dup3, (int fd, int other, int flags)) {
-    if (fd != other) closing(other);
-    return NEXT(dup3)(fd, other, flags);
+    if (fd != other) settle(other);
+    return replaced(fd, other, NEXT(dup3)(fd, other, flags));
 }
+
+#define CONTROLS(name)                                                                             \
+    WRAP(int, name, (int fd, int what, ...)) {                                                     \
+        va_list more;                                                                              \
+        va_start(more, what);                                                                      \
+        void *with = va_arg(more, void *);                                                         \
+        va_end(more);                                                                              \
+        if (what == F_SETFL) settle(fd);                                                           \
+        int done = NEXT(name)(fd, what, with);                                                     \
+        if (what == F_DUPFD || what == F_DUPFD_CLOEXEC) made_copy(fd, done);                       \
+        /* The position of a stream that appends from now on does not tell its bytes. */           \
+        if (what == F_SETFL && done == 0 && is_followed(fd)) follow(fd, streams[fd].at);           \
+        return done;                                                                               \
+    }
+CONTROLS(fcntl)
+CONTROLS(fcntl64)
 
 #define SEEKS(name, offset)                                                                        \
     WRAP(offset, name, (int fd, offset at, int from)) {                                            \
-        if (fd >= 0 && fd < DESCRIPTORS && streams[fd].at) settle(fd);                             \
+        settle_shared(fd);                                                                         \
         offset now = NEXT(name)(fd, at, from);                                                     \
-        if (now >= 0 && fd < DESCRIPTORS && streams[fd].at && is_own()) streams[fd].mark = now;    \
+        if (now >= 0) moved(fd, now);                                                              \
         return now;                                                                                \
     }
 SEEKS(lseek, off_t)
@@ -173,30 +222,52 @@ WRAP(DIR *, opendir, (const char *path)) {
 }
 
 WRAP(int, closedir, (DIR *folder)) {
-    closing(dirfd(folder));
+    /* A program may pass a null pointer, though the header forbids it and compilers rely on that. */
+    DIR *volatile any = folder;
+    if (any) closing(dirfd(any));
     return NEXT(closedir)(folder);
 }
 
+/* ---- Files with names that the C library chooses ---- */
+
+OPENS(mkstemp, (char *path), (path))
+OPENS(mkstemp64, (char *path), (path))
+OPENS(mkostemp, (char *path, int flags), (path, flags))
+OPENS(mkostemp64, (char *path, int flags), (path, flags))
+OPENS(mkstemps, (char *path, int end), (path, end))
+OPENS(mkstemps64, (char *path, int end), (path, end))
+OPENS(mkostemps, (char *path, int end, int flags), (path, end, flags))
+OPENS(mkostemps64, (char *path, int end, int flags), (path, end, flags))
+OPENS(open_by_handle_at, (int mount, struct file_handle *handle, int flags), (mount, handle, flags))
+
 /* ---- Streams ---- */
 
-#define FOPEN(name)                                                                                \
-    WRAP(FILE *, name, (const char *path, const char *mode)) {                                     \
-        FILE *stream = NEXT(name)(path, mode);                                                     \
-        if (stream) opened(fileno(stream)), follow(fileno(stream), stream);                        \
-        return stream;                                                                             \
-    }
-FOPEN(fopen)
-FOPEN(fopen64)
+static FILE *opened_stream(FILE *stream) {
+    if (!stream || table_count == 0) return stream;
+    int error = errno, fd = fileno_unlocked(stream);
+    opened(fd);
+    follow(fd, stream);
+    errno = error;
+    return stream;
+}
+
+WRAP(FILE *, fopen, (const char *path, const char *mode)) { return opened_stream(NEXT(fopen)(path, mode)); }
+WRAP(FILE *, fopen64, (const char *path, const char *mode)) { return opened_stream(NEXT(fopen64)(path, mode)); }
+WRAP(FILE *, tmpfile, (void)) { return opened_stream(NEXT(tmpfile)()); }
+WRAP(FILE *, tmpfile64, (void)) { return opened_stream(NEXT(tmpfile64)()); }
+
+static void before_reopening(FILE *stream) {
+    if (table_count == 0 || !stream) return;
+    int error = errno, fd = fileno_unlocked(stream);
+    streamed(fd, settle(fd), 1);
+    closing(fd);
+    errno = error;
+}
 
 #define FREOPEN(name)                                                                              \
     WRAP(FILE *, name, (const char *path, const char *mode, FILE *stream)) {                       \
-        int before = fileno(stream);                                                               \
-        int64_t pending = before >= 0 && before < DESCRIPTORS ? settle(before) : 0;                \
-        streamed(before, pending, 1);                                                              \
-        if (before >= 0) closing(before);                                                          \
-        FILE *made = NEXT(name)(path, mode, stream);                                               \
-        if (made) opened(fileno(made)), follow(fileno(made), made);                                \
-        return made;                                                                               \
+        before_reopening(stream);                                                                  \
+        return opened_stream(NEXT(name)(path, mode, stream));                                      \
     }
 FREOPEN(freopen)
 FREOPEN(freopen64)
@@ -207,65 +278,90 @@ WRAP(FILE *, fdopen, (int fd, const char *mode)) {
     return stream;
 }
 
-WRAP(int, fclose, (FILE *stream)) {
-    int fd = fileno_unlocked(stream);
+/* The bytes that the close writes are counted for the file if it succeeds. */
+static int closes_stream(FILE *stream, int (*close_it)(FILE *)) {
+    if (table_count == 0 || !stream) return close_it(stream);
+    int error = errno, fd = fileno_unlocked(stream);
+    errno = error;
     int64_t pending = settle(fd);
     struct known file = {{0}, {0}};
-    if (table_count > 0 && fd >= 0 && pending > 0) file = of(fd);
+    if (fd >= 0 && pending > 0) file = of(fd);
     closing(fd);
-    int failed = NEXT(fclose)(stream);
-    for (int t = 0; t < table_count && !failed && pending > 0; t++) {
+    int failed = close_it(stream);
+    for (int t = 0; t < table_count && failed != -1 && pending > 0 && file.file[0]; t++) {
         ADD(tables[t]->files[file.file[t] - 1].stream_written_bytes, pending);
         ADD(process_in(tables[t])->stream_written_bytes, pending);
     }
     return failed;
 }
 
-/* The bytes of a stream are counted before it changes from reading to writing, or moves. */
-static int before_move(FILE *stream) {
-    int fd = stream ? fileno_unlocked(stream) : -1;
-    streamed(fd, settle(fd), 1);
-    return fd;
-}
+WRAP(int, fclose, (FILE *stream)) { return closes_stream(stream, NEXT(fclose)); }
+WRAP(int, pclose, (FILE *stream)) { return closes_stream(stream, NEXT(pclose)); }
 
-static void after_move(int fd) {
-    if (fd < 0 || fd >= DESCRIPTORS || !streams[fd].at || !is_own()) return;
-    int error = errno;
-    streams[fd].mark = position(fd);
-    errno = error;
-}
-
-#define MOVES(result, name, parameters, arguments)                                                 \
+#define MOVES(result, name, from, is_seek, parameters, arguments)                                  \
     WRAP(result, name, parameters) {                                                               \
-        int fd = table_count ? before_move(stream) : -1;                                           \
+        struct sought before = before_seek(stream);                                                \
         result failed = NEXT(name) arguments;                                                      \
-        after_move(fd);                                                                            \
+        after_seek(stream, &before, from, is_seek && failed == 0);                                 \
         return failed;                                                                             \
     }
-MOVES(int, fflush, (FILE *stream), (stream))
-MOVES(int, fseek, (FILE *stream, long at, int from), (stream, at, from))
-MOVES(int, fseeko, (FILE *stream, off_t at, int from), (stream, at, from))
-MOVES(int, fseeko64, (FILE *stream, off64_t at, int from), (stream, at, from))
-MOVES(int, fsetpos, (FILE *stream, const fpos_t *at), (stream, at))
-MOVES(int, fsetpos64, (FILE *stream, const fpos64_t *at), (stream, at))
+MOVES(int, fflush, SEEK_CUR, 0, (FILE *stream), (stream))
+MOVES(int, fflush_unlocked, SEEK_CUR, 0, (FILE *stream), (stream))
+MOVES(int, fseek, from, 1, (FILE *stream, long at, int from), (stream, at, from))
+MOVES(int, fseeko, from, 1, (FILE *stream, off_t at, int from), (stream, at, from))
+MOVES(int, fseeko64, from, 1, (FILE *stream, off64_t at, int from), (stream, at, from))
+MOVES(int, fsetpos, SEEK_SET, 1, (FILE *stream, const fpos_t *at), (stream, at))
+MOVES(int, fsetpos64, SEEK_SET, 1, (FILE *stream, const fpos64_t *at), (stream, at))
 
 WRAP(void, rewind, (FILE *stream)) {
-    int fd = table_count ? before_move(stream) : -1;
+    struct sought before = before_seek(stream);
     NEXT(rewind)(stream);
-    after_move(fd);
+    after_seek(stream, &before, SEEK_SET, 1);
+}
+
+/* `dprintf` writes without a stream of the program. */
+static int printed(int fd, int bytes) {
+    if (table_count == 0 || bytes <= 0) return bytes;
+    int error = errno;
+    streamed(fd, bytes, 1);
+    if (fd >= 0 && fd < DESCRIPTORS) passed(fd, bytes);
+    errno = error;
+    return bytes;
+}
+
+WRAP(int, vdprintf, (int fd, const char *format, va_list words)) {
+    return printed(fd, NEXT(vdprintf)(fd, format, words));
+}
+WRAP(int, __vdprintf_chk, (int fd, int flag, const char *format, va_list words)) {
+    return printed(fd, NEXT(__vdprintf_chk)(fd, flag, format, words));
+}
+EXPORT int dprintf(int fd, const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    int bytes = vdprintf(fd, format, words);
+    va_end(words);
+    return bytes;
+}
+EXPORT int __dprintf_chk(int fd, int flag, const char *format, ...) {
+    va_list words;
+    va_start(words, format);
+    int bytes = __vdprintf_chk(fd, flag, format, words);
+    va_end(words);
+    return bytes;
 }
 
 /* ---- Sockets ---- */
 
 WRAP(int, connect, (int fd, const struct sockaddr *address, socklen_t size)) {
     int failed = NEXT(connect)(fd, address, size);
-    int is_inet = address && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
-    if (table_count && is_inet && (!failed || errno == EINPROGRESS)) {
-        int error = errno;
+    int error = errno;
+    struct sockaddr_storage other;
+    /* The kernel has read an address that it accepts. */
+    if (table_count && (!failed || error == EINPROGRESS) && is_inet(&other, address, size)) {
         of(fd);
-        met(fd, address, 1, 1);
-        errno = error;
+        met(fd, &other, 1, 1);
     }
+    errno = error;
     return failed;
 }
 
@@ -277,8 +373,7 @@ static void accepted(int fd) {
     socklen_t size = sizeof other;
     look(fd);
     /* The client's port is new for each connection and has no meaning. */
-    if (!is_quiet && syscall(SYS_getpeername, fd, &other, &size) == 0)
-        met(fd, (struct sockaddr *)&other, 0, 1);
+    if (!is_quiet && syscall(SYS_getpeername, fd, &other, &size) == 0) met(fd, &other, 0, 1);
     errno = error;
 }
 
@@ -294,32 +389,74 @@ WRAP(int, accept4, (int fd, struct sockaddr *address, socklen_t *size, int flags
     return made;
 }
 
-#define TALKS(is_sent, address, name, parameters, arguments)                                       \
-    WRAP(ssize_t, name, parameters) {                                                              \
-        ssize_t bytes = NEXT(name) arguments;                                                      \
-        talked(fd, bytes, is_sent, address);                                                       \
-        return bytes;                                                                              \
-    }
-TALKS(1, NULL, send, (int fd, const void *from, size_t size, int flags), (fd, from, size, flags))
-TALKS(0, NULL, recv, (int fd, void *to, size_t size, int flags), (fd, to, size, flags))
-TALKS(0, NULL, __recv_chk, (int fd, void *to, size_t size, size_t room, int flags), (fd, to, size, room, flags))
-TALKS(1, to, sendto, (int fd, const void *from, size_t size, int flags, const struct sockaddr *to, socklen_t length), (fd, from, size, flags, to, length))
-TALKS(0, from, recvfrom, (int fd, void *to, size_t size, int flags, struct sockaddr *from, socklen_t *length), (fd, to, size, flags, from, length))
-TALKS(0, from, __recvfrom_chk, (int fd, void *to, size_t size, size_t room, int flags, struct sockaddr *from, socklen_t *length), (fd, to, size, room, flags, from, length))
-TALKS(1, message->msg_name, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
-TALKS(0, message->msg_namelen ? message->msg_name : NULL, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
+/* Bytes that stay in the socket are counted when they are taken; errors of earlier messages are not data. */
+#define NOT_TAKEN (MSG_PEEK | MSG_ERRQUEUE)
+
+static ssize_t sent(int fd, ssize_t bytes, const void *address, socklen_t size) {
+    talked(fd, bytes, 1, address, size);
+    return bytes;
+}
+
+/* The kernel writes the length of the whole address, and at most `room` bytes of it. */
+static ssize_t received(int fd, ssize_t bytes, int flags, const void *address, socklen_t room, const socklen_t *length) {
+    if (table_count == 0 || bytes < 0 || flags & NOT_TAKEN) return bytes;
+    talked(fd, bytes, 0, address, room ? least(room, *length) : 0);
+    return bytes;
+}
+
+WRAP(ssize_t, send, (int fd, const void *from, size_t size, int flags)) {
+    return sent(fd, NEXT(send)(fd, from, size, flags), NULL, 0);
+}
+WRAP(ssize_t, recv, (int fd, void *to, size_t size, int flags)) {
+    return received(fd, NEXT(recv)(fd, to, size, flags), flags, NULL, 0, NULL);
+}
+WRAP(ssize_t, __recv_chk, (int fd, void *to, size_t size, size_t room, int flags)) {
+    return received(fd, NEXT(__recv_chk)(fd, to, size, room, flags), flags, NULL, 0, NULL);
+}
+WRAP(ssize_t, sendto, (int fd, const void *from, size_t size, int flags, const struct sockaddr *to, socklen_t length)) {
+    return sent(fd, NEXT(sendto)(fd, from, size, flags, to, length), to, length);
+}
+WRAP(ssize_t, recvfrom, (int fd, void *to, size_t size, int flags, struct sockaddr *from, socklen_t *length)) {
+    socklen_t room = room_for_sender(fd, from, length);
+    return received(fd, NEXT(recvfrom)(fd, to, size, flags, from, length), flags, from, room, length);
+}
+WRAP(ssize_t, __recvfrom_chk, (int fd, void *to, size_t size, size_t most, int flags, struct sockaddr *from, socklen_t *length)) {
+    socklen_t room = room_for_sender(fd, from, length);
+    return received(fd, NEXT(__recvfrom_chk)(fd, to, size, most, flags, from, length), flags, from, room, length);
+}
+
+/* A header that the kernel has read is there; before the call it may not be. */
+WRAP(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags)) {
+    ssize_t bytes = NEXT(sendmsg)(fd, message, flags);
+    return bytes < 0 ? bytes : sent(fd, bytes, message->msg_name, message->msg_namelen);
+}
+WRAP(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags)) {
+    struct msghdr before;
+    int is_there = table_count && peek(&before, message, sizeof before);
+    ssize_t bytes = NEXT(recvmsg)(fd, message, flags);
+    if (bytes < 0 || !is_there) return received(fd, bytes, flags, NULL, 0, NULL);
+    return received(fd, bytes, flags, before.msg_name, before.msg_name ? before.msg_namelen : 0, &message->msg_namelen);
+}
 
 WRAP(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned n, int flags)) {
     int done = NEXT(sendmmsg)(fd, messages, n, flags);
-    for (int i = 0; i < done; i++) talked(fd, messages[i].msg_len, 1, messages[i].msg_hdr.msg_name);
+    for (int i = 0; table_count && i < done; i++)
+        sent(fd, messages[i].msg_len, messages[i].msg_hdr.msg_name, messages[i].msg_hdr.msg_namelen);
     return done;
 }
 
+/* Number of messages of one call whose senders are known; a page of the stack. */
+#define SENDERS 64
+
 WRAP(int, recvmmsg, (int fd, struct mmsghdr *messages, unsigned n, int flags, struct timespec *timeout)) {
+    struct mmsghdr before[SENDERS];
+    int known_senders = n < SENDERS ? (int)n : SENDERS;
+    if (!table_count || !peek(before, messages, (size_t)known_senders * sizeof *before)) known_senders = 0;
     int done = NEXT(recvmmsg)(fd, messages, n, flags, timeout);
-    for (int i = 0; i < done; i++) {
-        struct msghdr *of_it = &messages[i].msg_hdr;
-        talked(fd, messages[i].msg_len, 0, of_it->msg_namelen ? of_it->msg_name : NULL);
+    for (int i = 0; table_count && i < done; i++) {
+        struct msghdr *now = &messages[i].msg_hdr;
+        socklen_t room = i < known_senders && now->msg_name ? before[i].msg_hdr.msg_namelen : 0;
+        received(fd, messages[i].msg_len, flags, now->msg_name, room, &now->msg_namelen);
     }
     return done;
 }
@@ -346,19 +483,21 @@ static void becoming(int is_so) {
     }
 }
 
-#define BECOMES(name, parameters, arguments)                                                       \
+#define BECOMES(name, parameters, variables, call)                                                 \
     WRAP(int, name, parameters) {                                                                  \
+        int failed;                                                                                \
         becoming(1);                                                                               \
-        int failed = NEXT(name) arguments;                                                         \
+        WITH_VARIABLES(with, variables, failed = call);                                            \
         becoming(0);                                                                               \
         return failed;                                                                             \
     }
-BECOMES(execve, (const char *path, char *const words[], char *const variables[]), (path, words, variables))
-BECOMES(execv, (const char *path, char *const words[]), (path, words))
-BECOMES(execvp, (const char *path, char *const words[]), (path, words))
-BECOMES(execvpe, (const char *path, char *const words[], char *const variables[]), (path, words, variables))
+BECOMES(execve, (const char *path, char *const words[], char *const variables[]), variables, NEXT(execve)(path, words, with))
+BECOMES(execvpe, (const char *path, char *const words[], char *const variables[]), variables, NEXT(execvpe)(path, words, with))
+BECOMES(fexecve, (int fd, char *const words[], char *const variables[]), variables, NEXT(fexecve)(fd, words, with))
+BECOMES(execveat, (int at, const char *path, char *const words[], char *const variables[], int flags), variables, NEXT(execveat)(at, path, words, with, flags))
 
-BECOMES(fexecve, (int fd, char *const words[], char *const variables[]), (fd, words, variables))
+EXPORT int execv(const char *path, char *const words[]) { return execve(path, words, environ); }
+EXPORT int execvp(const char *path, char *const words[]) { return execvpe(path, words, environ); }
 
 /* Functions with argument lists call those with arrays, which are on the stack as in the C library. */
 #define BECOMES_LIST(name, then, variables)                                                        \
@@ -380,15 +519,27 @@ BECOMES_LIST(execl, execve, environ)
 BECOMES_LIST(execle, execve, va_arg(more, char *const *))
 BECOMES_LIST(execlp, execvpe, environ)
 
-#define STARTS(result, name, parameters, arguments)                                                \
-    WRAP(result, name, parameters) {                                                               \
+#define SPAWNS(name)                                                                               \
+    WRAP(int, name, (pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *how, char *const words[], char *const variables[])) { \
+        int failed;                                                                                \
         if (table_count) will_fork();                                                              \
-        return NEXT(name) arguments;                                                               \
+        WITH_VARIABLES(with, variables, failed = NEXT(name)(pid, path, actions, how, words, with)); \
+        return failed;                                                                             \
     }
-STARTS(int, posix_spawn, (pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *how, char *const words[], char *const variables[]), (pid, path, actions, how, words, variables))
-STARTS(int, posix_spawnp, (pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *how, char *const words[], char *const variables[]), (pid, path, actions, how, words, variables))
-STARTS(int, system, (const char *line), (line))
-STARTS(FILE *, popen, (const char *line, const char *mode), (line, mode))
+SPAWNS(posix_spawn)
+SPAWNS(posix_spawnp)
+
+WRAP(int, system, (const char *line)) {
+    if (table_count) will_fork();
+    leave_own();
+    return NEXT(system)(line);
+}
+
+WRAP(FILE *, popen, (const char *line, const char *mode)) {
+    if (table_count) will_fork();
+    leave_own();
+    return NEXT(popen)(line, mode);
+}
 
 /* A process that sets up a sandbox gives up new privileges first. */
 WRAP(int, prctl, (int what, ...)) {

@@ -14,7 +14,9 @@
  * and system calls that a program makes without the C library. The bytes of stdio are known from the
  * position of the descriptor when its stream is closed, moved or left at the exit.
  *
- * Read table.h first: it defines the memory that the monitor reads. calls.h has the wrapped functions.
+ * Read table.h first: it defines the memory that the monitor reads. Then come streams.h (the bytes of
+ * stdio), loader.h (the library leaves the environment where the loader would not find it) and calls.h
+ * (the wrapped functions).
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -33,6 +35,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -58,18 +61,10 @@ struct known {
     uint32_t file[TABLES], peer[TABLES];
 };
 
-/* A stream whose bytes are known from the position of its descriptor. */
-struct stream {
-    FILE *at;
-    off_t mark;
-};
-
 static struct table *tables[TABLES];
 static int table_count;
-static struct known known[DESCRIPTORS];
-static struct stream streams[DESCRIPTORS];
-/* The greatest descriptor of a stream plus one. */
-static int streams_end;
+/* One for each descriptor; present if there is a table. */
+static struct known *known;
 static pid_t owner;
 static int is_ready;
 /* The process has begun to restrict its system calls: this library makes none of its own any more. */
@@ -194,80 +189,18 @@ static struct known of(int fd) {
     return none;
 }
 
+static struct process *process_in(struct table *table) { return &table->processes[(uint32_t)owner % PROCESSES]; }
+
+#include "streams.h"
+
 /* Forgets a descriptor that will refer to another file. */
 static void forget(int fd) {
-    if (fd < 0 || fd >= DESCRIPTORS) return;
+    if (table_count == 0 || fd < 0 || fd >= DESCRIPTORS) return;
     for (int t = 0; t < table_count; t++) {
         __atomic_store_n(&known[fd].file[t], 0, __ATOMIC_RELAXED);
         __atomic_store_n(&known[fd].peer[t], 0, __ATOMIC_RELAXED);
     }
-}
-
-static struct process *process_in(struct table *table) { return &table->processes[(uint32_t)owner % PROCESSES]; }
-
-/* ---- Streams, by the position of their descriptors ---- */
-
-static off_t position(int fd) { return (off_t)syscall(SYS_lseek, fd, 0, SEEK_CUR); }
-
-static void follow(int fd, FILE *stream) {
-    if (table_count == 0 || fd < 0 || fd >= DESCRIPTORS || !is_own()) return;
-    int error = errno;
-    long flags = syscall(SYS_fcntl, fd, F_GETFL);
-    off_t mark = position(fd);
-    /* An appending write moves the position to the end of the file, which others may have moved. */
-    int can = mark >= 0 && flags >= 0 && !(flags & O_APPEND);
-    streams[fd].mark = mark;
-    streams[fd].at = can ? stream : NULL;
-    if (can && fd >= streams_end) streams_end = fd + 1;
-    errno = error;
-}
-
-static void streamed(int fd, int64_t bytes, int is_written) {
-    if (bytes <= 0) return;
-    struct known file = of(fd);
-    for (int t = 0; t < table_count; t++) {
-        struct file *of_it = &tables[t]->files[file.file[t] - 1];
-        struct process *own = process_in(tables[t]);
-        if (is_written) ADD(of_it->stream_written_bytes, bytes), ADD(own->stream_written_bytes, bytes);
-        else ADD(of_it->stream_read_bytes, bytes), ADD(own->stream_read_bytes, bytes);
-    }
-}
-
-/* Counts the bytes that a stream moved since the last call. Returns the bytes that it will still write. */
-static int64_t settle(int fd) {
-    if (fd < 0 || fd >= DESCRIPTORS || !streams[fd].at || !is_own()) return 0;
-    int error = errno;
-    FILE *stream = streams[fd].at;
-    off_t now = position(fd);
-    int64_t pending = 0;
-    /* A stream without a buffer has moved nothing, though others may have moved the same open file. */
-    if (now >= 0 && __fbufsize(stream) > 0) {
-        int is_written = __fwriting(stream) != 0;
-        streamed(fd, now - streams[fd].mark, is_written);
-        pending = is_written && fwide(stream, 0) <= 0 ? (int64_t)__fpending(stream) : 0;
-    }
-    if (now >= 0) streams[fd].mark = now;
-    errno = error;
-    return pending;
-}
-
-static void unfollow(int fd) {
-    if (fd >= 0 && fd < DESCRIPTORS && streams[fd].at && is_own()) streams[fd].at = NULL;
-}
-
-/* Counts all streams before the process exits or calls exec. */
-static void settle_all(int are_flushed) {
-    if (table_count == 0 || !is_own()) return;
-    for (int fd = 0; fd < streams_end; fd++) {
-        int64_t pending = settle(fd);
-        if (are_flushed) streamed(fd, pending, 1);
-        if (are_flushed) streams[fd].at = NULL;
-    }
-}
-
-/* A child will share the inherited descriptors, so their positions no longer belong to one process. */
-static void will_fork(void) {
-    for (int fd = 0; fd <= 1; fd++) settle(fd), unfollow(fd);
+    if (streams[fd].position_of && is_own()) streams[fd].position_of = 0;
 }
 
 /* ---- Counting ---- */
@@ -298,7 +231,7 @@ static void count(int fd, int64_t bytes, int what, int moves) {
         }
     }
     if (file.file[0] == SOCKETS + 1) peer_counts(file, bytes, what == WRITE);
-    if (moves && fd >= 0 && fd < DESCRIPTORS && streams[fd].at) streams[fd].mark += bytes;
+    if (moves && fd >= 0 && fd < DESCRIPTORS) passed(fd, bytes);
 }
 
 static void opened(int fd) {
@@ -311,15 +244,20 @@ static void opened(int fd) {
     }
 }
 
-/* Counts a descriptor that is about to be closed. */
-static void closing(int fd) {
+/* Counts a descriptor that was closed, or is about to be. */
+static void closed(int fd) {
     if (table_count == 0 || fd < 0 || fd >= DESCRIPTORS) return;
-    settle(fd), unfollow(fd);
+    unfollow(fd);
     for (int t = 0; t < table_count; t++) {
         uint32_t place = __atomic_load_n(&known[fd].file[t], __ATOMIC_RELAXED);
         if (place) ADD(tables[t]->files[place - 1].closes, 1);
     }
     forget(fd);
+}
+
+static void closing(int fd) {
+    settle(fd);
+    closed(fd);
 }
 
 static void mapped(int fd, size_t bytes) {
@@ -367,10 +305,24 @@ static uint32_t peer_place(struct table *table, const struct sockaddr *address, 
     return PEERS;
 }
 
-static void met(int fd, const struct sockaddr *address, int has_port, int is_new) {
+/* The bytes of an address that are read here: those of IPv4, and of IPv6 without its scope. */
+#define BYTES_OF_INET 16
+#define BYTES_OF_INET6 24
+
+/* Copies an address that the kernel has read or written, of which `size` bytes are there. False if it is not
+ * one of the internet. */
+static int is_inet(struct sockaddr_storage *copy, const void *address, socklen_t size) {
+    if (!address || size < sizeof(sa_family_t)) return 0;
+    memset(copy, 0, sizeof *copy);
+    memcpy(copy, address, size < BYTES_OF_INET6 ? size : BYTES_OF_INET6);
+    if (copy->ss_family == AF_INET) return size >= BYTES_OF_INET;
+    return copy->ss_family == AF_INET6 && size >= BYTES_OF_INET6;
+}
+
+static void met(int fd, const struct sockaddr_storage *address, int has_port, int is_new) {
     struct known *keep = fd >= 0 && fd < DESCRIPTORS && is_own() ? &known[fd] : NULL;
     for (int t = 0; t < table_count; t++) {
-        uint32_t place = peer_place(tables[t], address, has_port);
+        uint32_t place = peer_place(tables[t], (const struct sockaddr *)address, has_port);
         if (is_new) ADD(tables[t]->peers[place - 1].connections, 1);
         if (keep) __atomic_store_n(&keep->peer[t], place, __ATOMIC_RELAXED);
     }
@@ -384,24 +336,49 @@ static void peer_counts(struct known file, int64_t bytes, int is_sent) {
     }
 }
 
-/* Counts one operation of a socket, to or from an address if it is given. */
-static void talked(int fd, int64_t bytes, int is_sent, const struct sockaddr *address) {
+/* Counts one operation of a socket, to or from an address if `size` bytes of it are there. */
+static void talked(int fd, int64_t bytes, int is_sent, const void *address, socklen_t size) {
     if (table_count == 0 || bytes < 0) return;
     int error = errno;
     struct known file = of(fd);
-    if (address && (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
-        for (int t = 0; t < table_count; t++) file.peer[t] = peer_place(tables[t], address, is_sent);
+    struct sockaddr_storage other;
+    if (is_inet(&other, address, size)) {
+        for (int t = 0; t < table_count; t++)
+            file.peer[t] = peer_place(tables[t], (const struct sockaddr *)&other, is_sent);
     } else if (!file.peer[0] && !is_quiet) {
-        struct sockaddr_storage other;
-        socklen_t size = sizeof other;
+        size = sizeof other;
         if (syscall(SYS_getpeername, fd, &other, &size) == 0) {
-            met(fd, (struct sockaddr *)&other, 1, 0);
+            met(fd, &other, 1, 0);
             file = of(fd);
         }
     }
     peer_counts(file, bytes, is_sent);
     errno = error;
 }
+
+/* Copies memory of the program that may not be there. False if it is not. */
+static int peek(void *to, const void *from, size_t size) {
+    if (is_quiet || !from) return 0;
+    int error = errno;
+    struct iovec there = {(void *)from, size}, here = {to, size};
+    long bytes = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &here, 1UL, &there, 1UL, 0UL);
+    errno = error;
+    return bytes == (long)size;
+}
+
+/* The room for the address of a sender, which must be known before the call. A socket whose peer is known does
+ * not need it. */
+static socklen_t room_for_sender(int fd, const void *address, const socklen_t *length) {
+    socklen_t room = 0;
+    if (table_count == 0 || !address) return 0;
+    int is_known = fd >= 0 && fd < DESCRIPTORS && __atomic_load_n(&known[fd].peer[0], __ATOMIC_RELAXED);
+    if (is_known || !peek(&room, length, sizeof room)) return 0;
+    return room;
+}
+
+static socklen_t least(socklen_t a, socklen_t b) { return a < b ? a : b; }
+
+#include "loader.h"
 
 /* ---- The start of a process ---- */
 
@@ -443,10 +420,23 @@ static void map(const char *path, size_t length) {
     syscall(SYS_close, fd);
 }
 
+/* Allocates the memory for descriptors. It is not part of the library, so that a program that may use little
+ * memory can load it. */
+static int make_room(void) {
+    size_t bytes = DESCRIPTORS * (sizeof *known + sizeof *streams);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    long at = syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0L);
+    if (at == -1) return 0;
+    known = (struct known *)at;
+    streams = (struct stream *)(known + DESCRIPTORS);
+    return 1;
+}
+
 __attribute__((constructor(101))) static void start(void) {
     int error = errno;
     for (struct next *next = __start_skopos_next; next < __stop_skopos_next; next++) find(next->name, next->place);
-    const char *list = getenv(SKOPOS_VARIABLE);
+    find_own();
+    const char *list = is_narrow() || !make_room() ? NULL : getenv(SKOPOS_VARIABLE);
     while (list && *list && table_count < TABLES) {
         size_t length = strcspn(list, ":");
         map(list, length);
@@ -455,6 +445,7 @@ __attribute__((constructor(101))) static void start(void) {
     if (table_count > 0) {
         registered();
         pthread_atfork(will_fork, NULL, forked);
+        at_quick_exit(settle_unflushed);
         follow(0, stdin);
         follow(1, stdout);
     }

@@ -51,4 +51,4 @@ pub use report::page::page;
 pub use report::series::{COLUMNS, Row};
 pub use report::signals::signal_name;
 pub use sys::die_of;
-pub use sys::started::prepare_monitor;
+pub use sys::started::{has_room, prepare_monitor};

@@ -43,18 +43,6 @@ pub struct Outcome {
 /// Signals on which the monitor detaches from a task that it attached to. Other signals are ignored.
 const DETACH_SIGNALS: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
-/// Signals that the monitor forwards to a task that it started: the sender means the task.
-const FORWARDED: [c_int; 8] = [
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-    libc::SIGWINCH,
-];
-
 /// Time until the first sample. Each later pause is twice as long until the interval is reached:
 /// most tasks are short.
 const FIRST_SAMPLE: Duration = Duration::from_millis(5);
@@ -76,9 +64,8 @@ const MAX_ROWS: usize = 20_000;
 /// The program does not exist or cannot be started, the monitor lacks a resource to start it, or the
 /// process to attach to does not fit.
 pub fn run(order: &Order, warn: &mut (dyn FnMut(&Crossing) + Send)) -> Result<Outcome, RunError> {
-    let mut blocked = FORWARDED.to_vec();
-    blocked.push(libc::SIGCHLD);
-    let signals = Signals::new(&blocked).map_err(RunError::of_start)?;
+    let blocked = sys::forwarded().chain([libc::SIGCHLD]);
+    let signals = Signals::new(blocked).map_err(RunError::of_start)?;
     let Some(pid) = order.attach else { return start(order, signals, warn) };
     let target = AttachTarget::new(pid).map_err(RunError::Attach)?;
     // The kernel detaches an exiting thread from everything that it traces, in any state. So a thread
@@ -117,7 +104,7 @@ fn join(
 /// Starts a task and measures it.
 fn start(
     order: &Order,
-    signals: Signals,
+    mut signals: Signals,
     warn: &mut dyn FnMut(&Crossing),
 ) -> Result<Outcome, RunError> {
     sys::adopt_orphans();
@@ -134,6 +121,7 @@ fn start(
     ledger.tracks_processes = set.level >= 2;
     // Until its exec the child holds the monitor's memory.
     ledger.mark_borrowed_memory(root);
+    signals.watch_group();
     // Time before this belongs to the monitor.
     let start = SystemTime::now();
     ledger.restart_clock();
@@ -312,6 +300,7 @@ impl<'a> Run<'a> {
                 near.iter().for_each(&mut *warn);
             }
         }
+        self.signals.leave_group();
         Ok(())
     }
 
@@ -325,10 +314,20 @@ impl<'a> Run<'a> {
             if asks_to_end {
                 self.end.get_or_insert(TaskEnd::Detached);
             }
-        } else if received.signal != libc::SIGCHLD && !received.from_terminal {
-            // The terminal has sent the signal to the whole group, including the task.
-            sys::kill(self.root, received.signal);
+        } else if received.signal != libc::SIGCHLD && self.is_for_task(&received) {
+            sys::forward(self.root, &received);
         }
+    }
+
+    /// True for a signal that has not reached the task yet. The kernel sends signals of the terminal to the
+    /// whole group, and those of a limit to this process; an alarm was set for the program that this process
+    /// was to become.
+    fn is_for_task(&self, received: &ReceivedSignal) -> bool {
+        if received.from_kernel {
+            return received.signal == libc::SIGALRM;
+        }
+        let group = |pid| proc::stat(pid).map(|stat| stat.group);
+        !received.to_group || group(self.root) != group(std::process::id() as Pid)
     }
 
     /// Stops the monitor after the task stopped in front of a terminal, so that the shell notices.

@@ -4,10 +4,10 @@ mod pid;
 mod child;
 mod groups;
 pub(crate) mod started;
+mod witness;
 mod signals;
 mod wait;
 mod ptrace;
-pub(crate) mod bpf;
 pub(crate) mod fanotify;
 pub(crate) mod netlink;
 pub(crate) mod nvml;
@@ -17,9 +17,9 @@ pub(crate) mod sockets;
 
 pub(crate) use child::{Child, exec_unmonitored, spawn};
 pub(crate) use pid::{FirstPriority, Pid, kill};
-pub(crate) use ptrace::{event_message, go_on, seize, stay_stopped};
+pub(crate) use ptrace::{event_message, go_on, leave_new_threads, release, seize, stay_stopped};
 pub use signals::die_of;
-pub(crate) use signals::{ReceivedSignal, Signals, give_terminal};
+pub(crate) use signals::{ReceivedSignal, Signals, forward, forwarded, give_terminal};
 pub(crate) use wait::{
     Event, Status, Usage, adopt_orphans, has_children, next_event, own_usage, reap,
 };

@@ -1,15 +1,13 @@
 //! The program in the kernel, and the tables that it counts in. The layouts are those of
 //! `bpf/block_access.bpf.c`, in words of 64 bits.
 
-use std::error::Error;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use aya::maps::{Array, MapData};
-use aya::programs::TracePoint;
-use aya::{Ebpf, EbpfLoader};
-use rustix::thread::{CapabilitySet, UnshareFlags};
+use aya::maps::{Array, Map, MapData};
+use rustix::thread::CapabilitySet;
+use skopos_bpf::{At, Loaded, Program, load, with_causes};
 
 /// Compiled from `bpf/block_access.bpf.c` by `scripts/bpf`.
 static OBJECT: &[u8] =
@@ -29,7 +27,7 @@ type Words<const N: usize> = Array<MapData, [u64; N]>;
 /// The running program. It ends with this value.
 pub(super) struct Counter {
     /// Keeps the program attached.
-    _program: Ebpf,
+    _program: Loaded,
     tables: Words<TABLE_WORDS>,
     devices: Words<DEVICES_WORDS>,
     settings: Words<SETTINGS_WORDS>,
@@ -81,40 +79,35 @@ impl Counter {
     pub(super) fn open(sys: &Path) -> Result<Self, String> {
         let own =
             rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |c| c.effective);
-        let program = usable_program(sys, own)?;
-        let mut object = loader(sys).btf(None).load(OBJECT).map_err(error_text)?;
-        let issued: &mut TracePoint = object
-            .program_mut(program)
-            .ok_or_else(|| format!("the object has no program {program}"))?
-            .try_into()
-            .map_err(error_text)?;
-        issued.load().map_err(error_text)?;
-        issued.attach(CATEGORY, TRACEPOINT).map_err(error_text)?;
+        let (name, id) = usable_program(sys, own)?;
+        // The program reads fixed places of a record, so the kernel's types are not needed.
+        let programs = [Program { name, at: At::Event(id) }];
+        let mut loaded = load(OBJECT, &programs, "", &[]).map_err(error_text)?;
         Ok(Self {
-            tables: map(&mut object, "TABLES")?,
-            devices: map(&mut object, "DEVICES")?,
-            settings: map(&mut object, "SETTINGS")?,
-            _program: object,
+            tables: map(&mut loaded, "TABLES")?,
+            devices: map(&mut loaded, "DEVICES")?,
+            settings: map(&mut loaded, "SETTINGS")?,
+            _program: loaded,
             active: 0,
             mask: 0,
         })
     }
 
     pub(super) fn devices(&self) -> Result<Devices, String> {
-        self.devices.get(&0, 0).map(Devices).map_err(error_text)
+        self.devices.get(&0, 0).map(Devices).map_err(map_error)
     }
 
     /// Returns the counts since the last call. From now on one request in `mask + 1` is sampled.
     pub(super) fn swap_tables(&mut self, mask: u64) -> Result<Table, String> {
         let full = self.active;
         let next = 1 - full;
-        self.settings.set(0, [u64::from(next), mask], 0).map_err(error_text)?;
+        self.settings.set(0, [u64::from(next), mask], 0).map_err(map_error)?;
         self.active = next;
         self.mask = mask;
-        let table = self.tables.get(&full, 0).map(Table).map_err(error_text)?;
+        let table = self.tables.get(&full, 0).map(Table).map_err(map_error)?;
         // A request that is under way on another processor may still count here: one or two are
         // lost.
-        self.tables.set(full, [0; TABLE_WORDS], 0).map_err(error_text)?;
+        self.tables.set(full, [0; TABLE_WORDS], 0).map_err(map_error)?;
         Ok(table)
     }
 
@@ -124,46 +117,29 @@ impl Counter {
     }
 }
 
-/// Returns a loader that has not read the kernel's types, since this object has nothing to
-/// relocate. aya reads them in any case, from a fixed path. That takes 20 MB for a moment and
-/// leaves 2 MB behind. So the loader is made by a thread for which that path leads nowhere. Where
-/// that is not permitted (CAP_SYS_CHROOT), loading only costs more.
-fn loader(sys: &Path) -> EbpfLoader<'static> {
-    let make = || {
-        // Unsharing is unsound only for tables of descriptors, hence deprecated; this call unshares
-        // the root.
-        #[expect(
-            deprecated,
-            reason = "the replacement is unsafe, for flags that are not used here"
-        )]
-        let own_root = rustix::thread::unshare(UnshareFlags::FS);
-        if own_root.is_ok() {
-            // If it fails, the path leads where it did.
-            let _ = rustix::process::chroot(sys);
-        }
-        EbpfLoader::new()
-    };
-    std::thread::scope(|scope| scope.spawn(make).join()).unwrap_or_else(|_| EbpfLoader::new())
-}
-
-/// Returns the program for this kernel, if a process with these capabilities can load it.
+/// Returns the program for this kernel and the number of its tracepoint, if a process with these capabilities can
+/// load it.
 ///
 /// The capabilities are checked first: a hint to mount tracefs helps only a process that may then
 /// use it.
 ///
 /// # Errors
 /// The first requirement that is not met, with the command that would change it.
-fn usable_program(sys: &Path, own: CapabilitySet) -> Result<&'static str, String> {
+fn usable_program(sys: &Path, own: CapabilitySet) -> Result<(&'static str, u64), String> {
     let needed = CapabilitySet::BPF | CapabilitySet::PERFMON;
     if !own.contains(needed) && !own.contains(CapabilitySet::SYS_ADMIN) {
         return Err(NEEDS.to_owned());
     }
-    which_program(&format_file(sys)?)
+    let format = format_file(sys)?;
+    let id = format.lines().find_map(|line| line.strip_prefix("ID:"));
+    let id = id.and_then(|id| id.trim().parse().ok());
+    let id = id.ok_or_else(|| format!("{CATEGORY}:{TRACEPOINT} has no number"))?;
+    Ok((which_program(&format)?, id))
 }
 
-fn map<const N: usize>(object: &mut Ebpf, name: &str) -> Result<Words<N>, String> {
-    let map = object.take_map(name).ok_or_else(|| format!("the object has no map {name}"))?;
-    Array::try_from(map).map_err(error_text)
+fn map<const N: usize>(loaded: &mut Loaded, name: &str) -> Result<Words<N>, String> {
+    let map = loaded.map(name).map_err(error_text)?;
+    Map::Array(map).try_into().map_err(map_error)
 }
 
 /// Returns the description of the tracepoint, from the place where tracefs is mounted.
@@ -218,25 +194,16 @@ fn offset(format: &str, field: &str) -> Option<u32> {
     line.split(';').find_map(|part| part.trim().strip_prefix("offset:"))?.parse().ok()
 }
 
-/// Returns an error with its causes, the kernel's answer last. The verifier's log is too long for a
-/// line of `skopos doctor`.
-fn error_text(error: impl Error + 'static) -> String {
-    let mut text = String::new();
-    let mut next: Option<&(dyn Error + 'static)> = Some(&error);
-    while let Some(cause) = next {
-        if let Some(io) = cause.downcast_ref::<std::io::Error>()
-            && io.kind() == ErrorKind::PermissionDenied
-        {
-            return NEEDS.to_owned();
-        }
-        let line = cause.to_string();
-        let line = line.lines().next().unwrap_or_default();
-        if !text.contains(line) {
-            text = if text.is_empty() { line.to_owned() } else { format!("{text}: {line}") };
-        }
-        next = cause.source();
+/// Returns an error in one line: the verifier's log is too long for a line of `skopos doctor`.
+fn error_text(error: io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => NEEDS.to_owned(),
+        _ => error.to_string().lines().next().unwrap_or_default().to_owned(),
     }
-    text
+}
+
+fn map_error(error: aya::maps::MapError) -> String {
+    error_text(with_causes(error))
 }
 
 #[cfg(test)]
@@ -268,7 +235,7 @@ mod tests {
         let folder = sys.path().join("kernel/tracing/events/block/block_rq_issue");
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("format"), NEW).expect("a file");
-        assert_eq!(usable_program(sys.path(), both), Ok("issued_at_34"));
+        assert_eq!(usable_program(sys.path(), both), Ok(("issued_at_34", 2104)));
         assert_eq!(usable_program(sys.path(), CapabilitySet::empty()), Err(NEEDS.to_owned()));
     }
 

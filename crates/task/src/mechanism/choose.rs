@@ -54,6 +54,11 @@ pub const MECHANISMS: [&str; 16] = [
     nested::NAME,
 ];
 
+/// The reason why nothing is traced unless the user asks for it.
+const FAILS_UNDER_A_TRACER: &str = "set-user-id programs do not gain their privileges under an ordinary user's \
+                                    tracer, and debuggers do not work: `--level 2` uses it, for the memory of \
+                                    short processes";
+
 /// The reason why a usable mechanism is not used.
 const NOT_NAMED: &str = "it was not named";
 
@@ -130,7 +135,7 @@ pub(crate) fn select(order: &Order) -> MechanismSet {
     );
     set.add_taskstats(wanted);
     set.add_perf(wanted);
-    set.add_seccomp(wanted, order);
+    set.add_seccomp(order);
     set.add_preload(wanted);
     let energy = Box::new(Energy::new(Path::new(energy::POWERCAP)));
     set.try_add(energy::NAME, "energy of the machine's processors", energy);
@@ -207,7 +212,7 @@ impl MechanismSet {
         if by_bpf {
             self.skip(ptrace::NAME, TRACKED_BY_BPF);
         }
-        let traces = !by_bpf && wanted >= 2 && self.add_ptrace();
+        let traces = !by_bpf && wanted >= 2 && self.add_ptrace(order);
         let tracker = match (by_bpf, traces) {
             (true, _) => Some(TRACKED_BY_BPF),
             (_, true) => Some("`ptrace` tracks process starts and exits"),
@@ -258,15 +263,24 @@ impl MechanismSet {
         self.mechanisms.iter().any(|m| m.name() == name)
     }
 
-    fn add_ptrace(&mut self) -> bool {
+    /// Adds `ptrace`. It changes what a task can do, so by default it is used only for a task that is running
+    /// already, which has started its programs without it.
+    fn add_ptrace(&mut self, order: &Order) -> bool {
         if !self.is_allowed(ptrace::NAME) {
             self.skip(ptrace::NAME, NOT_NAMED);
             return false;
         }
+        if order.level.is_none() && order.only.is_none() && !self.is_attach {
+            self.skip(ptrace::NAME, FAILS_UNDER_A_TRACER);
+            return false;
+        }
         match ptrace::may_trace() {
             Ok(()) => {
-                let why = "the start and exit of every process: number, memory, bytes, status";
-                self.add(ptrace::NAME, why, Box::new(Ptrace::default()));
+                let why = format!(
+                    "the start and exit of every process: number, memory, bytes, status; {}",
+                    ptrace::lost()
+                );
+                self.add(ptrace::NAME, &why, Box::new(Ptrace::default()));
                 true
             }
             Err(why) => {
@@ -297,14 +311,13 @@ impl MechanismSet {
                 let why = "instructions and cycles; expensive for short processes, so at level 3 or if named";
                 self.skip(perf::NAME, why);
             }
-            Ok(()) if self.is_named(perf::NAME) || !perf::is_virtual() => {
-                let why = "instructions and cycles; processor time, including unwaited processes";
-                self.add(perf::NAME, why, Box::new(Perf::new(true)));
+            // There only processor time is left, which others measure without a cost at each start.
+            Ok(()) if !self.is_named(perf::NAME) && perf::is_virtual() => {
+                self.skip(perf::NAME, perf::VIRTUAL);
             }
             Ok(()) => {
-                let why =
-                    format!("processor time, including unwaited processes; {}", perf::VIRTUAL);
-                self.add(perf::NAME, &why, Box::new(Perf::new(false)));
+                let why = "instructions and cycles; processor time, including unwaited processes";
+                self.add(perf::NAME, why, Box::new(Perf::new(true)));
             }
         }
     }
@@ -340,18 +353,20 @@ impl MechanismSet {
         }
     }
 
-    /// Adds `seccomp`. Either it or `preload` counts files; by default it is used for static
-    /// programs, into which no library can be loaded.
-    fn add_seccomp(&mut self, wanted: u8, order: &Order) {
+    /// Adds `seccomp` if it is named. Either it or `preload` counts files: into static programs no library can be
+    /// loaded.
+    fn add_seccomp(&mut self, order: &Order) {
         let name = seccomp::NAME;
         let is_static = order.command.first().is_some_and(|command| seccomp::is_static(command));
-        if wanted < 3 && !self.is_named(name) {
-            return self.skip(name, "files of static programs: at level 3 or if named");
+        if !self.is_named(name) {
+            let why = "only if named: it counts sequential bytes of static programs alone, and what runs under \
+                       its filter gains no privileges";
+            return self.skip(name, why);
         }
         if self.counts_files {
             return self.skip(name, FILES_BY_BPF);
         }
-        if !is_static && (!self.is_named(name) || self.is_allowed(preload::NAME)) {
+        if !is_static && self.is_allowed(preload::NAME) {
             return self
                 .skip(name, "the program is not static: `preload` counts more of its files");
         }
@@ -378,6 +393,11 @@ impl MechanismSet {
             let folders = order.watch.clone();
             if folders.is_empty() {
                 self.skip(name, NOT_WATCHED);
+            } else if name == inotify::NAME && !self.is_named(name) {
+                self.skip(
+                    name,
+                    "only if named: it does not know the process of an open, and misses opens in new folders",
+                );
             } else if wanted < 3 && !self.is_named(name) {
                 let why = "opens in watched folders; expensive if there are many, so at level 3 or if named";
                 self.skip(name, why);

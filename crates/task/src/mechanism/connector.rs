@@ -40,6 +40,14 @@ const EXIT: u32 = 0x8000_0000;
 /// The reason why an ordinary user cannot listen.
 const REFUSED: &str = "before Linux 6.6 the kernel reports process starts to administrators only";
 
+/// The most threads that a process starts before threads are no longer reported: each message costs the task a
+/// microsecond, and waking the monitor for it some more.
+const MAX_FOLLOWED: u32 = 256;
+
+/// The reason why numbers of threads are incomplete.
+const LEADERS_ONLY: &str =
+    "a process started more than 256 threads: threads after that are not counted";
+
 /// The most messages that are read at once. A busy machine may send messages without end.
 const MAX_AT_ONCE: usize = 4096;
 
@@ -49,6 +57,12 @@ pub(crate) struct Connector {
     /// The thread ids of each process of the task. For an attached process, some starts and exits
     /// that are already known are reported again.
     processes: HashMap<Pid, HashSet<Pid>>,
+    /// Number of threads that each process of the task has started.
+    started: HashMap<Pid, u32>,
+    /// A process has started more threads than are followed.
+    is_crowded: bool,
+    /// Only starts and exits of first threads are reported any more.
+    leaders_only: bool,
     /// Number of times that messages were lost.
     lost: u64,
 }
@@ -65,10 +79,15 @@ impl Connector {
     fn handle(&mut self, event: ProcessEvent, ledger: &mut Ledger) {
         match event {
             ProcessEvent::Forked { process, thread, .. } if process != thread => {
-                if let Some(threads) = self.processes.get_mut(&process) {
+                if let Some(threads) =
+                    self.processes.get_mut(&process).filter(|_| !self.leaders_only)
+                {
                     threads.insert(thread);
                     let count = threads.len() as u64;
                     ledger.update_threads(process, |_| count);
+                    let started = self.started.entry(process).or_default();
+                    *started += 1;
+                    self.is_crowded |= *started == MAX_FOLLOWED;
                 }
             }
             ProcessEvent::Forked { parent, process, .. } => {
@@ -91,9 +110,14 @@ impl Connector {
                 if !threads.remove(&thread) {
                     return;
                 }
+                if self.leaders_only && proc::stat(process).is_some_and(|stat| !stat.is_zombie) {
+                    // Its other threads run on. Their exits are not reported.
+                    return;
+                }
                 let count = threads.len() as u64;
                 if count == 0 {
                     self.processes.remove(&process);
+                    self.started.remove(&process);
                     handle_exit(process, status, ledger);
                 } else {
                     ledger.update_threads(process, |_| count);
@@ -101,6 +125,56 @@ impl Connector {
             }
         }
     }
+}
+
+impl Connector {
+    /// From now on the kernel drops reports of all threads but the first of each process.
+    fn forget_threads(&mut self, socket: &Netlink) {
+        if socket.filter(&leaders()).is_err() {
+            // All are reported, as before.
+            return;
+        }
+        self.leaders_only = true;
+        for (process, threads) in &mut self.processes {
+            // A process whose first thread has exited has others, whose exits are not reported any more.
+            threads.retain(|thread| thread == process);
+        }
+    }
+}
+
+/// The offset of an event in a packet.
+const EVENT_AT: u32 = 36;
+
+/// Instructions of the kernel's socket filters: load a word, which is taken as big-endian, copy it to the other
+/// register, compare with a number or with the other register, and return.
+const LOAD: u16 = 0x20;
+const COPY: u16 = 0x07;
+const IS: u16 = 0x15;
+const IS_SAME: u16 = 0x1d;
+const RETURN: u16 = 0x06;
+
+/// Returns a filter that passes all messages but those of threads that are not the first of their process.
+fn leaders() -> [libc::sock_filter; 13] {
+    let word = |index: u32| EVENT_AT + EVENT_HEADER as u32 + 4 * index;
+    // Code, number of instructions to skip if it is so and if not, and a number.
+    [
+        (LOAD, 0, 0, EVENT_AT),
+        (IS, 1, 0, FORK.to_be()),
+        (IS, 4, 9, EXIT.to_be()),
+        // The thread and the process that started.
+        (LOAD, 0, 0, word(2)),
+        (COPY, 0, 0, 0),
+        (LOAD, 0, 0, word(3)),
+        (IS_SAME, 5, 4, 0),
+        // The thread and the process that exited.
+        (LOAD, 0, 0, word(0)),
+        (COPY, 0, 0, 0),
+        (LOAD, 0, 0, word(1)),
+        (IS_SAME, 1, 0, 0),
+        (RETURN, 0, 0, 0),
+        (RETURN, 0, 0, u32::MAX),
+    ]
+    .map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k })
 }
 
 /// Handles the exit of a process. If its parent has not reaped it yet, its usage can still be read.
@@ -200,6 +274,9 @@ impl Mechanism for Connector {
             }
         });
         self.lost += lost;
+        if self.is_crowded && !self.leaders_only {
+            self.forget_threads(&socket);
+        }
         self.socket = Some(socket);
     }
 
@@ -216,7 +293,12 @@ impl Mechanism for Connector {
             ("processes_total", ledger.processes_total),
             ("threads_max", ledger.threads_max),
         ] {
-            let (value, reason) = (value as f64, reason.clone());
+            let (value, mut reason) = (value as f64, reason.clone());
+            let (mut completeness, mut error_bound) = (completeness, error_bound);
+            if self.leaders_only && name.starts_with("threads") {
+                (completeness, error_bound) = (Completeness::AtLeast, None);
+                reason = reason.or(Some(LEADERS_ONLY.to_owned()));
+            }
             ledger
                 .offers
                 .add(name, Offer { method: NAME, value, completeness, error_bound, reason });

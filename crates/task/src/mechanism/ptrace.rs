@@ -22,6 +22,10 @@ use crate::sys::{self, Event, Pid};
 /// The name in reports.
 pub(crate) const NAME: &str = "ptrace";
 
+/// The most threads of a process that are followed. Each costs three stops; a program that starts thousands,
+/// one for each piece of work, would take three times as long.
+const MAX_FOLLOWED: u32 = 256;
+
 /// The note on delays, which are counted whenever a thread wakes.
 const WITH_STOPS: &str = "includes the wait of threads after each stop by the monitor";
 
@@ -29,8 +33,10 @@ const WITH_STOPS: &str = "includes the wait of threads after each stop by the mo
 pub(crate) struct Ptrace {
     /// The process of each thread that is traced.
     threads: HashMap<Pid, Pid>,
-    /// Processes that have ever had more than one thread.
-    threaded: HashSet<Pid>,
+    /// Processes that have ever had more than one thread, with the number of threads that they started.
+    threaded: HashMap<Pid, u32>,
+    /// Number of processes that started more threads than are followed.
+    crowded: u64,
     /// Threads that stopped before their parent reported them. Some of them have exited by then.
     early: HashSet<Pid>,
     /// Time ready without a processor, of exited threads.
@@ -55,23 +61,39 @@ impl Ptrace {
         }
     }
 
-    /// Adds a thread, and looks up its process if that is unknown.
-    fn add_thread(&mut self, thread: Pid, parent: Option<Pid>, ledger: &mut Ledger) {
+    /// Adds a thread, and looks up its process if that is unknown. Returns false for a thread that is not
+    /// followed.
+    fn add_thread(&mut self, thread: Pid, parent: Option<Pid>, ledger: &mut Ledger) -> bool {
         if self.threads.contains_key(&thread) {
-            return;
+            return true;
         }
         // Checking the parent's list of threads is cheaper than reading the thread's status.
         let in_parent =
             parent.filter(|p| fs::exists(format!("/proc/{p}/task/{thread}")).unwrap_or(false));
-        let Some(process) = in_parent.or_else(|| proc::process_of(thread)) else { return };
-        self.threads.insert(thread, process);
+        let Some(process) = in_parent.or_else(|| proc::process_of(thread)) else { return true };
         if process == thread {
+            self.threads.insert(thread, process);
             let parent = parent.or_else(|| Some(proc::stat(process)?.parent));
             ledger.process_started(process, parent.unwrap_or(0));
-        } else {
-            self.threaded.insert(process);
-            ledger.update_threads(process, |threads| threads + 1);
+            return true;
         }
+        if self.is_crowded(process) {
+            return false;
+        }
+        self.threads.insert(thread, process);
+        *self.threaded.entry(process).or_default() += 1;
+        ledger.update_threads(process, |threads| threads + 1);
+        if self.is_crowded(process) {
+            self.crowded += 1;
+            // Samples search for the processes that later threads start.
+            ledger.untraced += 1;
+        }
+        true
+    }
+
+    /// True for a process that has started as many threads as are followed.
+    fn is_crowded(&self, process: Pid) -> bool {
+        self.threaded.get(&process).is_some_and(|started| *started >= MAX_FOLLOWED)
     }
 
     /// Handles a parent's report of a new thread. If that thread was seen early and has exited, it
@@ -94,7 +116,9 @@ impl Ptrace {
             Some(parent) if event != libc::PTRACE_EVENT_CLONE => {
                 self.add_forked(new, parent, ledger)
             }
-            parent => self.add_thread(new, parent, ledger),
+            parent => {
+                self.add_thread(new, parent, ledger);
+            }
         }
     }
 
@@ -115,6 +139,9 @@ impl Ptrace {
                 if event == libc::PTRACE_EVENT_VFORK {
                     ledger.mark_borrowed_memory(new);
                 }
+                if self.threads.get(&thread).is_some_and(|process| self.is_crowded(*process)) {
+                    sys::leave_new_threads(thread)?;
+                }
             }
             libc::PTRACE_EVENT_EXEC => self.handle_exec(thread, ledger),
             libc::PTRACE_EVENT_EXIT => self.handle_exit_stop(thread, ledger),
@@ -122,7 +149,9 @@ impl Ptrace {
                 if !self.threads.contains_key(&thread) {
                     self.early.insert(thread);
                 }
-                self.add_thread(thread, None, ledger);
+                if !self.add_thread(thread, None, ledger) {
+                    return sys::release(thread);
+                }
                 if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
                     return sys::stay_stopped(thread);
                 }
@@ -172,6 +201,8 @@ impl Ptrace {
                         if thread == process { parent } else { Some(process) },
                         ledger,
                     );
+                    // Threads that ran before the attach are followed all the same.
+                    self.threaded.entry(process).and_modify(|started| *started = 0);
                 }
             }
             waiting.extend(proc::children(process));
@@ -182,7 +213,7 @@ impl Ptrace {
     /// Handles an exec: all other threads of the process are gone, and this one has the id of the
     /// process.
     fn handle_exec(&mut self, process: Pid, ledger: &mut Ledger) {
-        if self.threaded.remove(&process) {
+        if self.threaded.remove(&process).is_some() {
             self.threads.retain(|thread, of| *of != process || *thread == process);
         }
         self.threads.insert(process, process);
@@ -213,7 +244,7 @@ impl Ptrace {
             ledger.record_memory(process, memory);
         }
         // The scheduler's count is that of one thread.
-        let exact = spent.filter(|_| !self.threaded.contains(&process));
+        let exact = spent.filter(|_| !self.threaded.contains_key(&process));
         let is_wanted =
             exact.is_none() || self.accounts_for_delays || ledger.ignores_children(process);
         let stat = if is_wanted { proc::stat(process) } else { None };
@@ -267,8 +298,16 @@ impl Mechanism for Ptrace {
     fn finish(&mut self, ledger: &mut Ledger) {
         let left = ledger.live_pids().len();
         let all = if left == 0 { Completeness::All } else { Completeness::AtLeast };
-        let all = if self.refused.is_some() { Completeness::AtLeast } else { all };
         let missing = still_running(left);
+        let crowded = (self.crowded > 0).then(|| {
+            format!(
+                "{} processes started more than {MAX_FOLLOWED} threads: later threads are not followed, and \
+                 processes that those start are found by samples only",
+                self.crowded
+            )
+        });
+        self.refused = self.refused.take().or(crowded);
+        let all = if self.refused.is_some() { Completeness::AtLeast } else { all };
         let missing = self.refused.take().or(missing);
         let unmeasured = (ledger.unmeasured > 0).then(|| {
             format!("{} processes exited before their memory could be read", ledger.unmeasured)
@@ -334,6 +373,17 @@ fn refused(thread: Pid) -> io::Error {
              a container's filter forbids it"
         ),
     })
+}
+
+/// Describes what a traced task cannot do. The kernel grants the privileges of a set-user-id program if the tracer
+/// may trace any process.
+pub(crate) fn lost() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        true => "debuggers do not work in the task",
+        false => {
+            "debuggers do not work in the task, and set-user-id programs do not gain their privileges"
+        }
+    }
 }
 
 /// Checks whether this process may trace its children.

@@ -74,6 +74,19 @@ impl Netlink {
         self.socket.as_fd()
     }
 
+    /// From now on only messages that this program of the kernel's socket filters passes arrive.
+    pub(crate) fn filter(&self, program: &[libc::sock_filter]) -> io::Result<()> {
+        let program =
+            libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+        let size = size_of::<libc::sock_fprog>() as libc::socklen_t;
+        let (socket, from) = (self.socket.as_raw_fd(), (&raw const program).cast());
+        // SAFETY: the kernel reads the program, which has the stated length and outlives the call.
+        let set = unsafe {
+            libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, from, size)
+        };
+        if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
     /// Sends a request that the kernel acknowledges.
     pub(crate) fn send(&self, kind: u16, body: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(HEADER + body.len());

@@ -8,31 +8,64 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::pid::Pid;
+use super::witness::Witness;
 
 /// The signal mask of this process before it monitored any task.
 static BEFORE: OnceLock<libc::sigset_t> = OnceLock::new();
+
+/// Signals that are not forwarded: those that cannot be caught, those of job control, which the monitor follows
+/// by itself, and those that mean the monitor or that it ignores.
+const NOT_FORWARDED: [c_int; 10] = [
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGCONT,
+    libc::SIGCHLD,
+    libc::SIGURG,
+    libc::SIGPIPE,
+    libc::SIGXFSZ,
+];
+
+/// The last signal that is not a real-time one. The numbers up to `SIGRTMIN` belong to the C library.
+const LAST_STANDARD: c_int = 31;
+
+/// Returns the signals that the monitor forwards to a task that it started: the sender means the task. A fault
+/// of the monitor itself ends it nevertheless, because the kernel does not let those be blocked.
+pub(crate) fn forwarded() -> impl Iterator<Item = c_int> {
+    (1..=LAST_STANDARD)
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+        .filter(|signal| !NOT_FORWARDED.contains(signal))
+}
 
 /// The blocked signals of this process, as a readable descriptor.
 pub(crate) struct Signals {
     descriptor: OwnedFd,
     /// The signal mask before.
     pub(crate) before: libc::sigset_t,
+    /// Present while a task runs, unless there is no room for another process.
+    witness: Option<Witness>,
 }
 
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivedSignal {
     pub(crate) signal: c_int,
-    /// The terminal sent it to the whole process group.
-    pub(crate) from_terminal: bool,
+    /// The kernel sent it: a terminal to the whole process group, or a timer or a limit to this process.
+    pub(crate) from_kernel: bool,
+    /// It was sent to the whole process group.
+    pub(crate) to_group: bool,
+    /// The value that `sigqueue` sends along.
+    value: Option<usize>,
 }
 
 impl Signals {
-    /// The most signals read at once: more than are ever blocked here.
-    const KINDS: usize = 16;
+    /// The most signals read at once. Further ones are read next time.
+    const MOST: usize = 16;
 
     /// Blocks these signals and reads them from a descriptor from now on.
-    pub(crate) fn new(signals: &[c_int]) -> io::Result<Self> {
+    pub(crate) fn new(signals: impl Iterator<Item = c_int>) -> io::Result<Self> {
         // SAFETY: the sets outlive the calls and are made by `sigemptyset`.
         unsafe {
             let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
@@ -40,7 +73,7 @@ impl Signals {
             libc::sigemptyset(before.as_mut_ptr());
             let mut set = set.assume_init();
             for signal in signals {
-                libc::sigaddset(&raw mut set, *signal);
+                libc::sigaddset(&raw mut set, signal);
             }
             if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr()) < 0 {
                 return Err(io::Error::last_os_error());
@@ -53,8 +86,19 @@ impl Signals {
                 return Err(io::Error::last_os_error());
             }
             let descriptor = OwnedFd::from_raw_fd(descriptor);
-            Ok(Self { descriptor, before })
+            Ok(Self { descriptor, before, witness: None })
         }
+    }
+
+    /// From now on [`Signals::take`] tells which signals have reached the whole process group.
+    pub(crate) fn watch_group(&mut self) {
+        // Without a witness, a signal to the group reaches the task twice.
+        self.witness = Witness::start().ok();
+    }
+
+    /// Ends the witness of signals to the group.
+    pub(crate) fn leave_group(&mut self) {
+        self.witness = None;
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -62,9 +106,9 @@ impl Signals {
         self.descriptor.as_fd()
     }
 
-    /// Takes the signals that arrived. Of each kind at most one is pending.
-    pub(crate) fn take(&self) -> impl Iterator<Item = ReceivedSignal> + use<> {
-        let mut infos = MaybeUninit::<[libc::signalfd_siginfo; Self::KINDS]>::zeroed();
+    /// Takes the signals that arrived.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = ReceivedSignal> + use<> {
+        let mut infos = MaybeUninit::<[libc::signalfd_siginfo; Self::MOST]>::zeroed();
         let size = size_of_val(&infos);
         // SAFETY: the buffer has the size that is passed, and all zero is a value of it.
         let (bytes, infos) = unsafe {
@@ -72,10 +116,48 @@ impl Signals {
             (bytes, infos.assume_init())
         };
         let count = usize::try_from(bytes).unwrap_or(0) / size_of::<libc::signalfd_siginfo>();
-        infos.into_iter().take(count).map(|info| ReceivedSignal {
+        // Signals of a terminal are known to be for the group, and the witness must not show them again.
+        let others = infos.iter().take(count).filter(|i| i.ssi_signo as c_int != libc::SIGCHLD);
+        let to_group = self.reached_group(others.fold(0, |all, info| all | bit(info.ssi_signo)));
+        infos.into_iter().take(count).map(move |info| ReceivedSignal {
             signal: info.ssi_signo as c_int,
-            from_terminal: info.ssi_code == libc::SI_KERNEL,
+            from_kernel: info.ssi_code == libc::SI_KERNEL,
+            to_group: to_group & bit(info.ssi_signo) != 0,
+            value: (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr as usize),
         })
+    }
+
+    /// Returns those of some signals that have reached the whole group, a bit each.
+    fn reached_group(&mut self, signals: u64) -> u64 {
+        let Some(witness) = self.witness.as_ref().filter(|_| signals != 0) else { return 0 };
+        if !witness.has_any(signals) {
+            return 0;
+        }
+        let there = witness.pending();
+        if !witness.clear() {
+            // It would show these signals again, and the next one of them would not reach the task.
+            self.witness = None;
+        }
+        there
+    }
+}
+
+/// The bit of a signal in a mask.
+fn bit(signal: u32) -> u64 {
+    signal.checked_sub(1).and_then(|n| 1u64.checked_shl(n)).unwrap_or(0)
+}
+
+/// Sends a signal on to a process, with its value if it has one.
+pub(crate) fn forward(pid: Pid, received: &ReceivedSignal) {
+    match received.value {
+        None => {
+            super::pid::kill(pid, received.signal);
+        }
+        Some(value) => {
+            let value = libc::sigval { sival_ptr: ptr::without_provenance_mut(value) };
+            // SAFETY: the value is passed on as it came, and touches no memory of this process.
+            unsafe { libc::sigqueue(pid, received.signal, value) };
+        }
     }
 }
 

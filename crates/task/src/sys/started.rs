@@ -16,8 +16,15 @@ static IGNORES_CHILDREN: AtomicBool = AtomicBool::new(false);
 /// The standard streams that were closed at the start, one bit each.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// The descriptor limit before the monitor raised its own.
-static DESCRIPTORS: OnceLock<libc::rlimit> = OnceLock::new();
+/// The limits that the monitor raises for itself, as they were before: descriptors and address space.
+static RAISED: [(Limited, OnceLock<libc::rlimit>); 2] =
+    [(libc::RLIMIT_NOFILE, OnceLock::new()), (libc::RLIMIT_AS, OnceLock::new())];
+
+/// The type that the C library gives to the names of limits.
+type Limited = libc::__rlimit_resource_t;
+
+/// The address space that a monitor needs beyond its own program: what it allocates for a large task.
+const NEEDED_BYTES: u64 = 32 << 20;
 
 /// The standard streams.
 const STREAMS: [c_int; 3] = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
@@ -48,23 +55,47 @@ fn is_ignored(signal: c_int) -> bool {
     }
 }
 
-/// Prepares this process to be a monitor. It raises its descriptor limit to the maximum and ignores
-/// SIGXFSZ, so that a write beyond the file size limit fails instead of ending it: both limits are
-/// meant for the task, which starts with the original ones. It also stops ignoring SIGCHLD, since
+/// Prepares this process to be a monitor. It raises its limits of descriptors and address space to the
+/// maximum and ignores SIGXFSZ, so that a write beyond the file size limit fails instead of ending it: these
+/// limits are meant for the task, which starts with the original ones. It also stops ignoring SIGCHLD, since
 /// the kernel discards the exits of children otherwise.
 pub fn prepare_monitor() {
-    let mut now = MaybeUninit::<libc::rlimit>::zeroed();
-    // SAFETY: the buffer is as large as the call expects, and all zero is a value of it; only the
-    // state of this process changes.
+    // SAFETY: only the state of this process changes.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-        if libc::getrlimit(libc::RLIMIT_NOFILE, now.as_mut_ptr()) == 0 {
-            let before = *DESCRIPTORS.get_or_init(|| now.assume_init());
+    }
+    for (resource, before) in &RAISED {
+        if let Some(now) = limit(*resource) {
+            let before = *before.get_or_init(|| now);
             let raised = libc::rlimit { rlim_cur: before.rlim_max, ..before };
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised);
+            // SAFETY: the limit is one that this process may set for itself.
+            unsafe { libc::setrlimit(*resource, &raw const raised) };
         }
     }
+}
+
+fn limit(resource: Limited) -> Option<libc::rlimit> {
+    let mut now = MaybeUninit::<libc::rlimit>::zeroed();
+    // SAFETY: the buffer is as large as the call expects, and all zero is a value of it.
+    unsafe { (libc::getrlimit(resource, now.as_mut_ptr()) == 0).then(|| now.assume_init()) }
+}
+
+/// The address space to which a task is limited, in bytes; `None` without a limit.
+pub(crate) fn address_space() -> Option<u64> {
+    let before = RAISED.iter().find(|(resource, _)| *resource == libc::RLIMIT_AS);
+    let limit =
+        before.and_then(|(_, before)| before.get().copied()).or_else(|| limit(libc::RLIMIT_AS))?;
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// True if this process may use enough address space to be a monitor (`ulimit -v`).
+pub fn has_room() -> bool {
+    let most = limit(libc::RLIMIT_AS).map_or(libc::RLIM_INFINITY, |limit| limit.rlim_cur);
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
+    let used = pages.saturating_mul(rustix::param::page_size() as u64);
+    most.saturating_sub(used) >= NEEDED_BYTES
 }
 
 /// Restores the original state in the child before exec. It only makes calls that are allowed after
@@ -85,8 +116,10 @@ pub(super) fn restore() {
             let ignored = ignored.load(Relaxed);
             libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL });
         }
-        if let Some(before) = DESCRIPTORS.get() {
-            libc::setrlimit(libc::RLIMIT_NOFILE, before);
+        for (resource, before) in &RAISED {
+            if let Some(before) = before.get() {
+                libc::setrlimit(*resource, before);
+            }
         }
     }
 }

@@ -295,3 +295,38 @@ fn each_mechanism_is_listed_whether_it_is_used_or_not() {
     let file: Vec<&str> = uses.iter().map(|u| u.name.as_str()).collect();
     assert_eq!(file, MECHANISMS);
 }
+
+#[test]
+fn a_program_that_starts_thousands_of_threads_is_not_stopped_for_each() {
+    const THREADS: &str = r#"
+        #include <pthread.h>
+        static void *nothing(void *unused) { return unused; }
+        int main(void) {
+            for (int left = 3000; left > 0; left -= 10) {
+                pthread_t ten[10];
+                for (int i = 0; i < 10; i++) pthread_create(&ten[i], 0, nothing, 0);
+                for (int i = 0; i < 10; i++) pthread_join(ten[i], 0);
+            }
+            return 0;
+        }"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(program) = compile(folder.path(), "threads", THREADS, &["-pthread"]) else { return };
+    for tracker in ["ptrace", "connector"] {
+        let mut order = order(&[&program.display().to_string()]);
+        order.only = Some(["wait4", "procfs", tracker].map(str::to_owned).to_vec());
+        let ran = run(&order);
+        if ran.summary.level < 2 {
+            eprintln!("SKIPPED: {tracker} cannot be used here: {:?}", ran.summary.mechanisms);
+            continue;
+        }
+        assert_eq!(ran.summary.ended.status, Some(0));
+        assert_eq!(ran.summary.resources["processes_total"].value, Some(1.0));
+        let threads = &ran.summary.resources["threads_max"];
+        assert_eq!(threads.completeness, Completeness::AtLeast, "{tracker}: {threads:?}");
+        let why = threads.reason.as_deref().unwrap_or_default();
+        assert!(why.contains("256 threads"), "{tracker}: {threads:?}");
+        let most = threads.value.expect("a number");
+        assert!((2.0..=11.0).contains(&most), "{tracker}: {threads:?}");
+        leaves_nothing(tracker, &ran);
+    }
+}

@@ -4,4 +4,6 @@ mod support;
 mod bpf_objects;
 mod conformance;
 mod preload;
+mod preload_calls;
 mod ring;
+mod signals;

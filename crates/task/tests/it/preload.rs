@@ -56,7 +56,7 @@ fn answer(path: &Path) -> (Summary, Files) {
     (summary, files.expect("it counted"))
 }
 
-fn measured(folder: &Path, command: &[&str]) -> (Summary, Files) {
+pub(crate) fn measured(folder: &Path, command: &[&str]) -> (Summary, Files) {
     let place = folder.join("answer.json");
     let ran = Command::new("env").args(monitor(&place, command)).output().expect("it starts");
     assert!(ran.status.success(), "{ran:?}");
@@ -66,7 +66,7 @@ fn measured(folder: &Path, command: &[&str]) -> (Summary, Files) {
     (summary, files)
 }
 
-fn file<'a>(files: &'a Files, path: &Path) -> &'a FileUse {
+pub(crate) fn file<'a>(files: &'a Files, path: &Path) -> &'a FileUse {
     let path = fs::canonicalize(path).expect("it is there").display().to_string();
     let found: Vec<&FileUse> = files.files.iter().filter(|f| f.path == path).collect();
     assert_eq!(found.len(), 1, "{path} in {:#?}", files.files);
@@ -185,7 +185,11 @@ fn nested_monitors_both_count() {
         assert_eq!((data.writes, data.written_bytes, data.opens), (50, 204_800, 1));
     }
     assert_eq!(inner.processes.len(), 1);
-    assert_eq!(outer.processes.len(), 2, "the inner monitor, and dd");
+    assert_eq!(
+        outer.processes.len(),
+        4,
+        "the inner monitor, its witness of signals by way of a child, and dd"
+    );
 }
 
 #[test]

@@ -43,6 +43,11 @@ pub(crate) fn order(command: &[&str]) -> Order {
 
 /// Runs it in a child of this process.
 pub(crate) fn run(order: &Order) -> RunResult {
+    run_after(order, || {})
+}
+
+/// Does the same after `prepare`, which the child calls. It may only make system calls.
+pub(crate) fn run_after(order: &Order, prepare: impl FnOnce()) -> RunResult {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
     // SAFETY: the child uses only what the parent made before, and never returns from here. It
     // takes no locks that other threads held at the fork: it prints nothing.
@@ -50,6 +55,7 @@ pub(crate) fn run(order: &Order) -> RunResult {
     assert!(child >= 0, "no more processes");
     if child == 0 {
         drop(reader);
+        prepare();
         let code = i32::from(inside(order, writer).is_err());
         // SAFETY: ends the child without running destructors of the parent.
         unsafe { libc::_exit(code) };

@@ -141,6 +141,9 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         return explain(global, &order);
     }
     skopos_task::prepare_monitor();
+    if !skopos_task::has_room() {
+        return unwatched(&order, TOO_LITTLE_SPACE);
+    }
     let auto = auto::plan(&args.limits, args.archive.clone().flatten(), &mut order)?;
     let mut archive = args.archive.clone().map(archive::create).transpose()?;
     // The environment is that of the monitor, and does not describe a task that it did not start.
@@ -319,11 +322,20 @@ fn not_attached(unfit: &AttachError) -> Failure {
     }
 }
 
-/// Runs the task without a monitor if too few descriptors are left, unless a limit was asked for.
-fn unwatched(order: &Order) -> Result<ExitCode, Failure> {
-    let why = "this process may open too few files (`ulimit -n`) for a monitor";
+/// Reasons why a process cannot be a monitor, with what would be enough.
+const TOO_FEW_FILES: (&str, &str) = (
+    "this process may open too few files (`ulimit -n`) for a monitor",
+    "a limit of 8 is enough for some of its mechanisms",
+);
+const TOO_LITTLE_SPACE: (&str, &str) = (
+    "this process may use too little address space (`ulimit -v`) for a monitor",
+    "limit the task alone: `skopos run -- sh -c 'ulimit -v …; exec …'`",
+);
+
+/// Runs the task without a monitor where there is no room for one, unless a limit was asked for.
+fn unwatched(order: &Order, (why, hint): (&str, &str)) -> Result<ExitCode, Failure> {
     if !order.limits.is_empty() || order.attach.is_some() {
-        return Err(Failure::new(why).hint("a limit of 8 is enough for some of its mechanisms"));
+        return Err(Failure::new(why).hint(hint));
     }
     tell(format!("skopos: {why}: the command runs, and nothing is measured"));
     not_run(order, &skopos_task::exec_unmonitored(&order.command))
@@ -335,7 +347,7 @@ fn not_run(order: &Order, failed: &RunError) -> Result<ExitCode, Failure> {
         RunError::NotFound(e) => (NOT_FOUND, e),
         RunError::NotExecutable(e) => (NOT_EXECUTABLE, e),
         RunError::Empty => return Err(Failure::new("there is no command to run")),
-        RunError::NoDescriptors => return unwatched(order),
+        RunError::NoDescriptors => return unwatched(order, TOO_FEW_FILES),
         RunError::Start(e) => {
             let name = order.command.first().map(|c| c.to_string_lossy()).unwrap_or_default();
             return Err(Failure::new(format!("`{name}` cannot be run")).because(e));

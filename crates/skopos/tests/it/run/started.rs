@@ -144,3 +144,30 @@ fn no_warning_comes_to_who_wants_quiet() {
     assert!(stderr(&[]).contains("cpu"), "there is a warning otherwise");
     assert_eq!(stderr(&["--quiet"]), "");
 }
+
+#[test]
+fn a_task_with_little_address_space_runs_and_keeps_its_limit() {
+    let ends = |script: String| {
+        let ran = Command::new("bash").args(["-c", &script]).output().expect("it starts");
+        (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned())
+    };
+    let own = env!("CARGO_BIN_EXE_skopos");
+    let mut tried = 0;
+    for kib in (60_000..600_000).step_by(20_000) {
+        // Below some size the kernel cannot load the program at all.
+        if ends(format!("ulimit -v {kib}; exec {own} --version")).0 != Some(0) {
+            continue;
+        }
+        for options in ["", "--level 3"] {
+            let task = "bash -c 'ulimit -v; exit 3'";
+            let expected = (Some(3), format!("{kib}\n"));
+            let script = format!("ulimit -v {kib}; exec {own} run {options} -- {task} 2>/dev/null");
+            assert_eq!(ends(script), expected, "{options}");
+            let script =
+                format!("ulimit -S -v {kib}; exec {own} run {options} -- {task} 2>/dev/null");
+            assert_eq!(ends(script), expected, "{options}, a soft limit");
+        }
+        tried += 1;
+    }
+    assert!(tried > 0, "the program can be loaded");
+}

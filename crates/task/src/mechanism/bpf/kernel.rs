@@ -6,9 +6,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use rustix::thread::CapabilitySet;
+use skopos_bpf::{At, Loaded, Program, load, with_causes};
 
-use super::causes::with_causes;
-use super::load::{Loaded, load};
 use super::tables::{CALLS_WORDS, FILE_WORDS, MAX_FILES, PEER_KEY, PEER_WORDS, Tables};
 use super::totals::Totals;
 use crate::mechanism::files::KINDS;
@@ -31,6 +30,9 @@ pub(crate) const FILES_MISSING: Option<&str> = if cfg!(target_arch = "x86_64") {
 } else {
     Some("system calls are looked at on x86-64 alone")
 };
+
+/// The list of values that the programs need: the file that they are compiled with.
+const FIELDS: &str = include_str!("../../../bpf/fields.h");
 
 /// The programs that track processes, and their tracepoints.
 const PROCESSES: &[(&str, &str)] = &[
@@ -87,8 +89,12 @@ impl Kernel {
         let most = most.unwrap_or(u64::MAX);
         let processors = aya::util::nr_cpus().map_err(|(_, e)| e)? as u64;
         let programs = [PROCESSES, if with_files { FILES } else { &[] }].concat();
+        let programs: Vec<_> = programs
+            .iter()
+            .map(|&(name, tracepoint)| Program { name, at: At::Raw(tracepoint) })
+            .collect();
         let settings = [("wake_processes", most), ("processors", processors)];
-        let mut loaded = load(object, &programs, &settings)?;
+        let mut loaded = load(object, &programs, FIELDS, &settings)?;
         let files = match with_files {
             true => Some(FileMaps {
                 files: Map::Array(loaded.map("FILES")?).try_into().map_err(with_causes)?,

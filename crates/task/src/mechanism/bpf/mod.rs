@@ -5,13 +5,10 @@
 //! Needs root, or CAP_BPF and CAP_PERFMON, and a kernel with BTF. The programs end with the
 //! monitor. Counts are made in the kernel; process events come through a ring, late but in order.
 
-mod causes;
 mod kernel;
-mod load;
 mod record;
 mod tables;
 mod totals;
-mod types;
 
 use std::io;
 use std::os::fd::BorrowedFd;

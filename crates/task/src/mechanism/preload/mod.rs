@@ -2,8 +2,8 @@
 //! write and message by file and by address, in memory that it shares with the monitor.
 //!
 //! Needs only a C library that loads it. It does not cover static programs, programs with
-//! privileges of their own, and programs whose environment was cleared; such processes are counted
-//! when they exit. It does not see what the loader and the C library read for themselves; this is
+//! privileges of their own, programs whose environment was cleared, and programs that start where the
+//! library cannot be found or with little memory; such processes are counted when they exit. It does not see what the loader and the C library read for themselves; this is
 //! part of the difference from the kernel's counts, which the report states.
 
 mod library;
@@ -19,7 +19,7 @@ use super::files::{self, Processes};
 use super::reasons::append_counts;
 use super::{Launch, Mechanism};
 use crate::ledger::{Ledger, Offer};
-use crate::sys::Pid;
+use crate::sys::{Pid, started};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "preload";
@@ -27,6 +27,10 @@ pub(crate) const NAME: &str = "preload";
 /// The most commands of processes without counts that are listed. Of further ones only the number
 /// is kept.
 const MAX_NOT_SEEN: usize = 100;
+
+/// The least address space of a process that counts, as in `preload/table.h`: the library takes 15 MB of it, 1.4 %
+/// of this.
+const LEAST_SPACE: u64 = 1 << 30;
 
 #[derive(Default)]
 pub(crate) struct Preload {
@@ -51,6 +55,7 @@ impl Mechanism for Preload {
     }
 
     fn prepare(&mut self, launch: &mut Launch) -> io::Result<()> {
+        check_space(started::address_space()).map_err(io::Error::other)?;
         let library = library::install()?;
         let table = Table::new()?;
         let preloaded = library::prepend(&library, std::env::var_os("LD_PRELOAD"));
@@ -149,8 +154,9 @@ impl Preload {
     /// Describes what is missing.
     fn missing(&self, overflowed: u64, collisions: u64) -> String {
         let mut text =
-            "excludes what the loader and the C library open and read for themselves, system calls \
-             made without the C library, and bytes moved by splice, mmap and io_uring"
+            "excludes what the loader and the C library open and read for themselves, what stdio \
+             appends to files, system calls made without the C library, and bytes moved by mmap and \
+             io_uring"
                 .to_owned();
         let counts = [
             (self.processes_not_seen, "processes did not load the library"),
@@ -159,6 +165,17 @@ impl Preload {
         ];
         append_counts(&mut text, &counts);
         text
+    }
+}
+
+/// Checks whether the library leaves enough of the address space that a process may have.
+fn check_space(most: Option<u64>) -> Result<(), String> {
+    match most {
+        Some(most) if most < LEAST_SPACE => Err(format!(
+            "the address space of the task is limited to {} MiB (`ulimit -v`), and the library would take 15 MiB of it",
+            most >> 20
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -171,6 +188,13 @@ fn path_of(preload: &Preload) -> Option<&std::path::Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_with_a_small_address_space_keeps_all_of_it() {
+        assert!(check_space(None).is_ok() && check_space(Some(LEAST_SPACE)).is_ok());
+        let why = check_space(Some(200 << 20)).expect_err("too little");
+        assert!(why.contains("limited to 200 MiB"), "{why}");
+    }
 
     #[test]
     fn it_sets_two_variables_and_leaves_no_table() {

@@ -1,9 +1,5 @@
-//! Loads the programs into the kernel: creates their maps, patches in the values that depend on the
-//! running kernel (`bpf/fields.h`), loads them and attaches them to their tracepoints.
-//!
-//! aya's own loader first makes values of all types of the kernel, which takes longer than
-//! everything else that a run needs. So this module uses only aya's parser of objects, and looks up
-//! the few needed values itself.
+//! Loads an object: creates the maps of its programs, patches in the values that depend on the running kernel,
+//! loads the programs and attaches them to their tracepoints.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -15,47 +11,68 @@ use aya::maps::MapData;
 use aya_obj::Object;
 use aya_obj::generated::bpf_insn;
 
-use super::causes::with_causes;
-use super::types::Types;
-use crate::sys::bpf::{self, MappedFile};
-
-/// The list of values that the programs need: the file that they are compiled with.
-const FIELDS: &str = include_str!("../../../bpf/fields.h");
+use crate::causes::with_causes;
+use crate::sys::{self, MappedFile};
+use crate::types::Types;
 
 /// The kernel's types. Mapping this file needs Linux 6.16, as the programs do.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// The placeholder for the value of a line of `fields.h`, next to the line's number (`MARK` in
-/// `bpf/kernel.h`).
+/// The placeholder for the value of a line of the list of fields, next to the line's number. The programs are
+/// compiled with the same number as `MARK`.
 const MARK: i32 = 0x5c09_05f1;
 
 /// The opcode that loads a 64-bit constant. It takes two instructions.
 const LOAD_CONSTANT: u8 = 0x18;
 
+/// A program of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// The name of its function.
+    pub name: &'a str,
+    /// The tracepoint that calls it.
+    pub at: At<'a>,
+}
+
+/// A tracepoint.
+#[derive(Clone, Copy, Debug)]
+pub enum At<'a> {
+    /// With the kernel's own values as arguments, by name.
+    Raw(&'a str),
+    /// With a record whose fields the `format` file describes, by the number in the `id` file beside it.
+    Event(u64),
+}
+
 /// Loaded programs, which run until this value is dropped.
-pub(super) struct Loaded {
+#[derive(Debug)]
+pub struct Loaded {
     _links: Vec<OwnedFd>,
     maps: HashMap<String, MapData>,
 }
 
 impl Loaded {
     /// Takes one of the maps.
-    pub(super) fn map(&mut self, name: &str) -> io::Result<MapData> {
+    ///
+    /// # Errors
+    /// The object has no map of this name, or it was taken before.
+    pub fn map(&mut self, name: &str) -> io::Result<MapData> {
         self.maps.remove(name).ok_or_else(|| missing("map", name))
     }
 }
 
-/// Loads an object and attaches each of the named programs to its tracepoint.
+/// Loads an object and attaches the given ones of its programs. `fields` is the list of values that the programs
+/// need, the text of the header that they are compiled with; `settings` has those that are not of the kernel.
 ///
 /// # Errors
 /// The kernel's types lack a field, or the kernel refuses a program.
-pub(super) fn load(
+pub fn load(
     object: &[u8],
-    programs: &[(&str, &str)],
+    programs: &[Program<'_>],
+    fields: &str,
     settings: &[(&str, u64)],
 ) -> io::Result<Loaded> {
     let mut object = Object::parse(object).map_err(with_causes)?;
-    let lines = lines(FIELDS);
+    let lines = lines(fields);
     let numbers = resolve(&lines, settings)?;
     for function in object.functions.values_mut() {
         patch(&mut function.instructions, &lines, &numbers)?;
@@ -71,26 +88,32 @@ pub(super) fn load(
     let places = places.iter().map(|(name, descriptor, map)| (name.as_str(), *descriptor, map));
     object.relocate_maps(places, &code).map_err(with_causes)?;
     object.relocate_calls(&code).map_err(with_causes)?;
-    let mut links = Vec::new();
-    for (name, tracepoint) in programs {
-        let program = object.programs.get(*name).ok_or_else(|| missing("program", name))?;
-        let function = object
-            .functions
-            .get(&program.function_key())
-            .ok_or_else(|| missing("program", name))?;
-        let loaded =
-            bpf::load(name, &function.instructions, &program.license).map_err(|(e, why)| {
-                io::Error::new(
-                    e.kind(),
-                    format!("the kernel refused the program {name}: {e}: {why}"),
-                )
-            })?;
-        let tracepoint = CString::new(*tracepoint)?;
-        links.push(bpf::attach(loaded.as_fd(), &tracepoint).map_err(|e| {
-            io::Error::new(e.kind(), format!("tracepoint {}: {e}", tracepoint.to_string_lossy()))
-        })?);
+    let links = programs.iter().map(|program| attach(&object, program));
+    Ok(Loaded { _links: links.collect::<io::Result<Vec<_>>>()?, maps })
+}
+
+/// Loads one program and attaches it. It runs until the returned descriptor is closed.
+fn attach(object: &Object, Program { name, at }: &Program<'_>) -> io::Result<OwnedFd> {
+    let program = object.programs.get(*name).ok_or_else(|| missing("program", name))?;
+    let function =
+        object.functions.get(&program.function_key()).ok_or_else(|| missing("program", name))?;
+    let kind = match at {
+        At::Raw(_) => sys::Kind::RawTracepoint,
+        At::Event(_) => sys::Kind::Tracepoint,
+    };
+    let loaded = sys::load(name, kind, &function.instructions, &program.license);
+    let loaded = loaded.map_err(|(e, why)| {
+        io::Error::new(e.kind(), format!("the kernel refused the program {name}: {e}: {why}"))
+    })?;
+    let failed =
+        |e: io::Error, what: String| io::Error::new(e.kind(), format!("tracepoint {what}: {e}"));
+    match at {
+        At::Raw(tracepoint) => sys::attach(loaded.as_fd(), &CString::new(*tracepoint)?)
+            .map_err(|e| failed(e, (*tracepoint).to_owned())),
+        At::Event(id) => {
+            sys::attach_event(loaded.as_fd(), *id).map_err(|e| failed(e, id.to_string()))
+        }
     }
-    Ok(Loaded { _links: links, maps })
 }
 
 /// A line of the list.
@@ -127,6 +150,9 @@ fn line_of(text: &str) -> Option<Line<'_>> {
 /// Returns the value of each line; `None` if the kernel lacks the field, which is an error only if
 /// a program uses it.
 fn resolve(lines: &[Line<'_>], settings: &[(&str, u64)]) -> io::Result<Vec<Option<u64>>> {
+    if lines.is_empty() {
+        return Ok(Vec::new());
+    }
     let mapped = MappedFile::open(Path::new(KERNEL_TYPES)).map_err(|e| {
         io::Error::new(e.kind(), format!("the kernel's types, {KERNEL_TYPES}: {e}"))
     })?;
@@ -185,12 +211,15 @@ mod tests {
 
     #[test]
     fn each_line_of_the_list_is_parsed() {
-        let expected = FIELDS.lines().filter(|line| line.contains('(') && !line.starts_with("//"));
-        let lines = lines(FIELDS);
-        assert_eq!(lines.len(), expected.count());
-        assert_eq!(lines[0], Line::Field { structure: "task_struct", members: "tgid" });
-        assert!(lines.contains(&Line::Bytes("percpu_counter")));
-        assert!(lines.contains(&Line::Setting("processors")));
+        let text = "// FIELD(none)\nFIELD(TGID, task_struct.tgid)\nBYTES(COUNTER, percpu_counter)\n\
+                    SETTING(processors)\n#undef FIELD\n";
+        let expected = [
+            Line::Field { structure: "task_struct", members: "tgid" },
+            Line::Bytes("percpu_counter"),
+            Line::Setting("processors"),
+        ];
+        assert_eq!(lines(text), expected);
+        assert!(resolve(&[], &[]).expect("nothing is read").is_empty());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `bpf`, which the C library does not wrap: loads programs and attaches them to tracepoints. Maps
-//! files of the kernel into memory.
+//! `bpf` and `perf_event_open`, which the C library does not wrap: loads programs and attaches them to
+//! tracepoints. Maps files of the kernel into memory.
 
 use std::ffi::{CStr, c_int};
 use std::fs::File;
@@ -14,7 +14,21 @@ use aya_obj::generated::bpf_insn;
 const PROG_LOAD: c_int = 5;
 const RAW_TRACEPOINT_OPEN: c_int = 17;
 
-const RAW_TRACEPOINT: u32 = 17;
+/// The kind of a program.
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    Tracepoint = 5,
+    RawTracepoint = 17,
+}
+
+/// A type of `perf_event_attr`.
+const TYPE_TRACEPOINT: u32 = 2;
+/// A flag of `perf_event_open`.
+const CLOSE_ON_EXEC: libc::c_ulong = 8;
+/// Requests of `ioctl` on an event: attach a program, and begin.
+const SET_BPF: libc::c_ulong = 0x4004_2408;
+const ENABLE: libc::c_ulong = 0x2400;
 
 /// The most bytes of the verifier's log. The end of a longer log is left out.
 const LOG_BYTES: usize = 1 << 20;
@@ -51,11 +65,12 @@ struct Tracepoint {
 /// The kernel's error, and the last line of the verifier's log.
 pub(crate) fn load(
     name: &str,
+    kind: Kind,
     instructions: &[bpf_insn],
     license: &CStr,
 ) -> Result<OwnedFd, (io::Error, String)> {
     let mut program = Program {
-        kind: RAW_TRACEPOINT,
+        kind: kind as u32,
         instructions_count: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
         license: license.as_ptr() as u64,
@@ -94,6 +109,53 @@ pub(crate) fn attach(program: BorrowedFd<'_>, tracepoint: &CStr) -> io::Result<O
     };
     // SAFETY: the name outlives the call.
     unsafe { bpf(RAW_TRACEPOINT_OPEN, &to) }
+}
+
+/// `struct perf_event_attr` in its first published size, which every kernel accepts.
+#[repr(C)]
+#[derive(Default)]
+struct Event {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    breakpoint_address: u64,
+}
+
+/// Attaches a program to the tracepoint with this number until the returned descriptor is closed.
+pub(crate) fn attach_event(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd> {
+    let event = Event {
+        kind: TYPE_TRACEPOINT,
+        size: size_of::<Event>() as u32,
+        config: id,
+        sample_period: 1,
+        wakeup_events: 1,
+        ..Event::default()
+    };
+    // The event is one of all processes on the first processor. Its program is called for those on others too.
+    let (all, first, alone) = (-1, 0, -1);
+    // SAFETY: the attributes have the stated size; the new descriptor has no other owner, and the requests take
+    // integers.
+    unsafe {
+        let event = ptr::from_ref(&event);
+        let opened =
+            libc::syscall(libc::SYS_perf_event_open, event, all, first, alone, CLOSE_ON_EXEC);
+        if opened < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let opened = OwnedFd::from_raw_fd(opened as c_int);
+        if libc::ioctl(opened.as_raw_fd(), SET_BPF, program.as_raw_fd()) < 0
+            || libc::ioctl(opened.as_raw_fd(), ENABLE, 0) < 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(opened)
+    }
 }
 
 /// Calls `bpf`.

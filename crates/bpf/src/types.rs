@@ -29,7 +29,7 @@ const ALIASES: [u32; 5] = [8, 9, 10, 11, 18];
 const MAX_DEPTH: usize = 16;
 
 /// The types of a kernel, with their offsets.
-pub(super) struct Types<'a> {
+pub(crate) struct Types<'a> {
     types: &'a [u8],
     names: &'a [u8],
     /// Offset of each type by its number. The first type is `void`, which has no offset.
@@ -40,7 +40,7 @@ pub(super) struct Types<'a> {
 
 impl<'a> Types<'a> {
     /// Scans all types and keeps the structures of these names.
-    pub(super) fn read(bytes: &'a [u8], structures: &[&str]) -> Option<Self> {
+    pub(crate) fn read(bytes: &'a [u8], structures: &[&str]) -> Option<Self> {
         let word = |at: usize| Some(u32_at(bytes, at)? as usize);
         if u16_at(bytes, 0)? != MAGIC {
             return None;
@@ -82,14 +82,14 @@ impl<'a> Types<'a> {
     /// `members` is the path to it through nested structures. Returns `None` if there is no such
     /// member, if it is not at a whole byte, or if several structures of that name have it at
     /// different offsets.
-    pub(super) fn offset(&self, which: usize, members: &str) -> Option<u32> {
+    pub(crate) fn offset(&self, which: usize, members: &str) -> Option<u32> {
         let mut places = self.of(which).filter_map(|id| self.offset_of(id, members));
         let first = places.next()?;
         places.all(|other| other == first).then_some(first)
     }
 
     /// Returns the size of a structure in bytes; `None` as for `offset`.
-    pub(super) fn size(&self, which: usize) -> Option<u32> {
+    pub(crate) fn size(&self, which: usize) -> Option<u32> {
         let mut sizes = self.of(which).filter_map(|id| u32_at(self.types, self.place(id)? + 8));
         let first = sizes.next()?;
         sizes.all(|other| other == first).then_some(first)
