@@ -16,7 +16,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use skopos_model::{Kind, Origin, Topic, schema};
+use skopos_model::{Kind, Origin, Topic, Value, core_list, schema};
 use skopos_query::Row;
 
 /// Prefix of every name.
@@ -96,9 +96,22 @@ fn joined(family: &str, metric: &str) -> String {
 }
 
 /// Returns the number of a row. Unknown and non-numeric values have no sample in Prometheus.
-pub fn number(row: &Row<'_>) -> Option<f64> {
+fn number(row: &Row<'_>) -> Option<f64> {
     let is_known = row.sample.origin != Origin::Unknown;
     row.sample.value.as_f64().filter(|number| is_known && number.is_finite())
+}
+
+/// Passes each number of a row to `visit`, with its topic: the row's own, or those of the members of a list of
+/// cores.
+pub fn numbers(row: &Row<'_>, visit: &mut dyn FnMut(&Topic, f64)) {
+    if let Some(number) = number(row) {
+        return visit(row.of.topic, number);
+    }
+    if let (Value::Structured(list), true) =
+        (&row.sample.value, row.sample.origin != Origin::Unknown)
+    {
+        core_list::topics(row.of.topic, list).for_each(|(topic, number)| visit(&topic, number));
+    }
 }
 
 /// Returns Prometheus' type for values of this kind.
@@ -121,12 +134,38 @@ pub fn escape_help(help: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use skopos_model::{Sample, Structured, Timestamp, Unit, ValueType};
+    use skopos_query::Described;
+
     use super::*;
 
     fn shown(topic: &str) -> String {
         let Series { name, labels } = Series::of(&topic.parse().expect("a topic"));
         let shown = |(name, value): &(&str, String)| format!("{name}=\"{}\"", escape_label(value));
         format!("{name}{{{}}}", labels.iter().map(shown).collect::<Vec<_>>().join(","))
+    }
+
+    #[test]
+    fn a_list_of_cores_has_a_number_of_each_core() {
+        let of = |topic: &str, value: &str, origin| {
+            let topic: Topic = topic.parse().expect("a topic");
+            let value = Value::Structured(Structured::from_json(value).expect("JSON"));
+            let sample = Sample { time: Timestamp::from_nanos(1), value, origin };
+            let (unit, kind) = (Unit::RATIO, Kind::Gauge);
+            let value_type = ValueType::Structured;
+            let of = Described { topic: &topic, unit, kind, value_type, publisher: "agent" };
+            let row = Row { of, sample: &sample, checked_at: sample.time, ahead: 0 };
+            let mut found = Vec::new();
+            numbers(&row, &mut |topic, number| found.push(format!("{topic} {number}")));
+            found
+        };
+        let list = "n01/cpu/per_cpu:256/busy_ratio";
+        assert_eq!(
+            of(list, "[0.5,null,1]", Origin::Measured),
+            ["n01/cpu/256/busy_ratio 0.5", "n01/cpu/258/busy_ratio 1"]
+        );
+        assert_eq!(of(list, "[0.5]", Origin::Unknown), Vec::<String>::new());
+        assert_eq!(of("n01/app/list", "[0.5]", Origin::Measured), Vec::<String>::new());
     }
 
     #[test]

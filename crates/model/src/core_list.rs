@@ -73,6 +73,21 @@ pub fn members(instance: &str, list: &Structured) -> impl Iterator<Item = (usize
     cores.filter_map(|(core, value)| Some((core, value.as_f64()?)))
 }
 
+/// Returns the topic and the value of each member of the list with this topic; empty if it is not a list of
+/// cores.
+pub fn topics<'l>(
+    topic: &'l Topic,
+    list: &'l Structured,
+) -> impl Iterator<Item = (Topic, f64)> + 'l {
+    let instance = topic.as_str().split('/').nth_back(1).filter(|i| first_core(i).is_some());
+    let known = instance.zip(lookup_in_family(topic));
+    known.into_iter().flat_map(move |(instance, (family, metric))| {
+        members(instance, list).filter_map(move |(core, value)| {
+            Some((metric.topic(topic.node(), &member(family, core)).ok()?, value))
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +114,22 @@ mod tests {
         for other in ["n/cpu/total/busy_ratio", "n/block/17/read_bytes_total", "n/cpu/17/x", "n"] {
             assert_eq!(of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn members_have_topics_of_cores() {
+        let list = Structured::from_json("[1,null,0.5]").expect("a list");
+        let of = |topic: &str| {
+            let topic: Topic = topic.parse().expect(topic);
+            let members = topics(&topic, &list).map(|(topic, value)| format!("{topic} {value}"));
+            members.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of("n/cpu/per_cpu/busy_ratio"),
+            ["n/cpu/0/busy_ratio 1", "n/cpu/2/busy_ratio 0.5"]
+        );
+        assert_eq!(of("n/cpu/total/busy_ratio"), Vec::<String>::new());
+        assert_eq!(of("n/app/per_cpu/x"), Vec::<String>::new());
     }
 
     #[test]

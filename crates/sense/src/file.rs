@@ -16,6 +16,10 @@ const FIRST_BUFFER_BYTES: usize = 4096;
 /// 4 MB. A longer file is an error and does not use up the memory.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
+/// The size up to which the buffer of a file that is read in pieces grows if reads fill it. The kernel
+/// itself returns less at a time: a page, or a line that is longer.
+const MAX_PIECE_BYTES: usize = 64 << 10;
+
 /// A read shorter than this has reached the end of the file, so the call that would only return 0
 /// is saved. The kernel's `seq_file` stops before its buffer of a page is full only if the next
 /// line does not fit into the rest. A line that follows others is longer than half a page only if
@@ -82,11 +86,15 @@ impl KernelFile {
                 Err(e) => return Err(e),
             };
             read += new;
+            let is_full = kept + new == buffer.len();
             let text = &buffer[..kept + new];
             let whole = text.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
             parse::lines(&text[..whole]).for_each(&mut take);
             buffer.copy_within(whole..kept + new, 0);
             kept = kept + new - whole;
+            if is_full && buffer.len() < MAX_PIECE_BYTES {
+                buffer.resize(buffer.len() * 2, 0);
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use skopos_model::{Topic, TopicPattern};
 use skopos_query::{Row, Source, Wanted};
 
 use super::encode::Entry;
-use crate::prometheus::{Series, number};
+use crate::prometheus::{Series, numbers};
 
 /// Time after which an unchanged value is sent again. A store treats a series without samples for five minutes as
 /// gone.
@@ -50,15 +50,18 @@ impl Changes {
         let gone: HashSet<String> =
             source.nodes().into_iter().filter(|n| !n.alive).map(|n| n.name).collect();
         source.latest(&Wanted::All, &mut |row: &Row<'_>| {
-            let topic = row.of.topic;
-            let is_wanted = self.topics.iter().any(|pattern| pattern.matches(topic));
-            if is_wanted
-                && !gone.contains(topic.node())
-                && let Some(value) = number(row)
-            {
-                let checked = row.checked_at.as_nanos() / 1_000_000;
-                entries.extend(self.judge(topic, value, checked, now));
+            if gone.contains(row.of.topic.node()) {
+                return;
             }
+            numbers(row, &mut |topic, value| {
+                let is_wanted = |pattern: &TopicPattern| {
+                    pattern.matches(topic) || pattern.matches(row.of.topic)
+                };
+                if self.topics.iter().any(is_wanted) {
+                    let checked = row.checked_at.as_nanos() / 1_000_000;
+                    entries.extend(self.judge(topic, value, checked, now));
+                }
+            });
         });
         let round = self.round;
         self.sent.retain(|_, sent| {

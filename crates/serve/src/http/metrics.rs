@@ -21,7 +21,7 @@ use super::context::HttpContext;
 use super::parameters::{parameters, unknown};
 use super::refusal::Refusal;
 use super::sending;
-use skopos_hub::prometheus::{Series, escape_help, escape_label, number, type_of};
+use skopos_hub::prometheus::{Series, escape_help, escape_label, numbers, type_of};
 use skopos_hub::topics::wanted;
 use skopos_term::find::readings_of;
 
@@ -94,12 +94,13 @@ impl Page {
             if !is_wanted || gone.iter().any(|node| node == topic.node()) {
                 return;
             }
-            let Some(number) = number(row) else { return };
-            let Series { name, labels } = Series::of(topic);
-            let known = schema::lookup(topic);
-            let (help, unit) = known.map_or((NO_HELP, ""), |m| (m.help, m.unit.as_str()));
-            let labels = labels.iter().map(|(name, value)| (*name, value.as_str()));
-            self.add(name, help, unit, row.of.kind, labels, number, Some(row.checked_at));
+            numbers(row, &mut |topic, number| {
+                let Series { name, labels } = Series::of(topic);
+                let known = schema::lookup(topic);
+                let (help, unit) = known.map_or((NO_HELP, ""), |m| (m.help, m.unit.as_str()));
+                let labels = labels.iter().map(|(name, value)| (*name, value.as_str()));
+                self.add(name, help, unit, row.of.kind, labels, number, Some(row.checked_at));
+            });
         };
         if patterns.is_empty() {
             return source.latest(&Wanted::All, &mut visit);
