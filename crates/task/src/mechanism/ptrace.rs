@@ -143,7 +143,12 @@ impl Ptrace {
                     sys::leave_new_threads(thread)?;
                 }
             }
-            libc::PTRACE_EVENT_EXEC => self.handle_exec(thread, ledger),
+            libc::PTRACE_EVENT_EXEC => {
+                // The program runs on while its command line is read. It cannot exit before its next stop.
+                let result = sys::go_on(thread, 0);
+                self.handle_exec(thread, ledger);
+                return result;
+            }
             libc::PTRACE_EVENT_EXIT => self.handle_exit_stop(thread, ledger),
             libc::PTRACE_EVENT_STOP => {
                 if !self.threads.contains_key(&thread) {
