@@ -10,7 +10,7 @@ use zenoh::config::Config;
 use crate::drops::DropCounter;
 use crate::error::{Error, without_places};
 use crate::meeting::Meeting;
-use crate::trust::{AUTHORITY, Desk, IDENTITY, Identity};
+use crate::trust::{AUTHORITY, IDENTITY, Identity, ProofRules};
 
 /// The longest message that a session accepts: many times the longest batch, so no batch is refused.
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
@@ -86,7 +86,7 @@ impl PlaneConfig {
     /// # Errors
     /// The transport refuses a setting.
     pub fn check(&self) -> Result<(), Error> {
-        self.desk()?;
+        self.rules()?;
         self.zenoh(None).map(drop)
     }
 
@@ -94,7 +94,7 @@ impl PlaneConfig {
     ///
     /// # Errors
     /// An endpoint needs an identity, or the identity is one of another site.
-    pub(crate) fn desk(&self) -> Result<Desk, Error> {
+    pub(crate) fn rules(&self) -> Result<ProofRules, Error> {
         let mut endpoints = self.listen.iter().chain(&self.connect);
         if let Some(identity) = &self.identity {
             let certified = identity.names().site;
@@ -106,7 +106,7 @@ impl PlaneConfig {
         }
         let is_reached =
             !self.listen.is_empty() || !self.connect.is_empty() || self.look_on.is_some();
-        Ok(Desk::new(self.identity.clone(), is_reached))
+        Ok(ProofRules::new(self.identity.clone(), is_reached))
     }
 
     /// Returns the pauses before further attempts to open a session, without end. Each call draws other

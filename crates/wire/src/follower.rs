@@ -74,7 +74,7 @@ impl Follower {
 
     /// Answers new publishers with the incarnation that already has their name.
     fn serve_known_names(&mut self) -> Result<(), zenoh::Error> {
-        let (site, desk) = (self.site.clone(), self.plane.desk.clone());
+        let (site, rules) = (self.site.clone(), self.plane.rules.clone());
         let drops = self.plane.drops.clone();
         let places = Places::default();
         let key = keys::of_name(&self.plane.site, "known", "*");
@@ -86,16 +86,16 @@ impl Follower {
             let known =
                 { Some(node.state()).filter(|state| state.is_alive).map(|s| s.incarnation) };
             if let Some(known) = known {
-                let (desk, counter) = (desk.clone(), drops.clone());
+                let (rules, counter) = (rules.clone(), drops.clone());
                 let is_begun = places.on_thread(move |checking| {
-                    let received = desk.receive(&query, Action::ReadFacts).ok();
+                    let received = rules.receive(&query, Action::ReadFacts).ok();
                     let admit =
                         |received: Received| Some((checking.admit(&received.caller)?, received));
                     let Some((_place, received)) = received.and_then(admit) else {
                         return counter.count(Dropped::NameRequest);
                     };
                     let known = known.to_string();
-                    let proof = desk.answer(&received, &key, known.as_bytes(), &[]);
+                    let proof = rules.answer(&received, &key, known.as_bytes(), &[]);
                     let _ = query.reply(key, known).attachment(proof).wait();
                 });
                 if !is_begun {

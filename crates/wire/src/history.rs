@@ -21,7 +21,7 @@ use crate::drops::{DropCounter, Dropped};
 use crate::error::Error;
 use crate::keys;
 use crate::plane::Plane;
-use crate::trust::{Desk, Message};
+use crate::trust::{Message, ProofRules};
 
 /// The version of a question's layout.
 const LAYOUT: u8 = 1;
@@ -155,18 +155,18 @@ impl Plane {
     ) -> Result<HistoryResponder, Error> {
         let key = keys::of_publisher(&self.site, "history", node, incarnation);
         let (queue, queries): (SyncSender<Query>, _) = sync_channel(MAX_WAITING);
-        let (base, desk) = (key.clone(), self.desk.clone());
+        let (base, rules) = (key.clone(), self.rules.clone());
         let (drops, overflowed) = (self.drops.clone(), self.drops.clone());
         let run = move || {
             // The channel closes with the queryable, which owns its other end.
             while let Ok(query) = queries.recv() {
                 // A forged or malformed question gets no answer.
-                let Ok(received) = desk.receive(&query, Action::ReadFacts) else {
+                let Ok(received) = rules.receive(&query, Action::ReadFacts) else {
                     drops.count(Dropped::HistoryRequest);
                     continue;
                 };
                 let reply = |key: String, payload: Vec<u8>| {
-                    let proof = desk.answer(&received, &key, &payload, &[]);
+                    let proof = rules.answer(&received, &key, &payload, &[]);
                     // Replies to a client that has disconnected are lost.
                     let _ = query.reply(key, payload).attachment(proof).wait();
                 };
@@ -237,18 +237,18 @@ impl Plane {
         let key = keys::of_publisher(&self.site, "history", node, incarnation) + "/*";
         let payload = question.encode();
         // Without random numbers the receiver gets nothing, as after a lost question.
-        let Ok(asked) = self.desk.ask(&key, &payload) else { return answer };
+        let Ok(sent) = self.rules.ask(&key, &payload) else { return answer };
         let replies = Arc::new(Replies {
             node: node.to_owned(),
-            desk: self.desk.clone(),
-            nonce: asked.nonce,
+            rules: self.rules.clone(),
+            nonce: sent.nonce,
             budget,
             all: Mutex::new(Some(Replied::new(done))),
         });
         let left = until.saturating_duration_since(Instant::now());
         // After the last reply the session drops the callback, and with it `replies`; the receiver of an incomplete
         // answer then gets nothing.
-        let request = self.ask_all(key).payload(payload).attachment(asked.proof).timeout(left);
+        let request = self.ask_all(key).payload(payload).attachment(sent.proof).timeout(left);
         // If the request fails, the receiver gets nothing.
         let _ = request
             .callback(move |reply| {
@@ -306,7 +306,7 @@ impl Budget {
 /// Collects the replies of one node, and sends the batches on when all are there.
 struct Replies {
     node: String,
-    desk: Desk,
+    rules: ProofRules,
     /// Nonce of the question.
     nonce: Vec<u8>,
     budget: Arc<Budget>,
@@ -339,7 +339,7 @@ impl Replies {
     /// Adds a reply; ignores one of another node, which takes nothing from the budget.
     fn add(&self, message: &Message) {
         let publish = Action::Publish { node: &self.node };
-        if self.desk.check(&self.nonce, message, publish).is_err() {
+        if self.rules.check(&self.nonce, message, publish).is_err() {
             return;
         }
         let mut all = unpoisoned(self.all.lock());
@@ -398,13 +398,13 @@ mod tests {
     /// Makes the replies of one node, and their receiver.
     fn replies(
         node: &str,
-        desk: &Desk,
+        rules: &ProofRules,
         budget: &Arc<Budget>,
     ) -> (Replies, oneshot::Receiver<Whole>) {
         let (done, answer) = oneshot::channel();
-        let (desk, budget) = (desk.clone(), budget.clone());
+        let (rules, budget) = (rules.clone(), budget.clone());
         let all = Mutex::new(Some(Replied::new(done)));
-        (Replies { node: node.to_owned(), desk, nonce: vec![7; 32], budget, all }, answer)
+        (Replies { node: node.to_owned(), rules, nonce: vec![7; 32], budget, all }, answer)
     }
 
     /// Returns an answer of one batch: the batch and its end.
@@ -422,15 +422,15 @@ mod tests {
         let names = Names { site: "test".to_owned(), node: "n01".to_owned(), is_hub: true };
         Authority::create(dir.path(), &names, &[]).expect("made");
         let identity = Identity::load(dir.path()).expect("readable").expect("there");
-        let desk = Desk::new(Some(Arc::new(identity)), true);
+        let rules = ProofRules::new(Some(Arc::new(identity)), true);
         let budget = Arc::new(Budget::new(1, DropCounter::default()));
-        let (replies, mut whole) = replies("n01", &desk, &budget);
+        let (replies, mut whole) = replies("n01", &rules, &budget);
         let noise = Message { payload: vec![0; 1 << 20], ..answer("n01")[0].clone() };
         (0..80).for_each(|_| replies.add(&noise));
         let (caller, nonce) = (Caller::Node(names), replies.nonce.clone());
         let received = Received { caller, key: None, nonce };
         for message in answer("n01") {
-            let proof = desk.answer(&received, &message.key, &message.payload, &[]);
+            let proof = rules.answer(&received, &message.key, &message.payload, &[]);
             replies.add(&Message { proof, ..message });
         }
         assert_eq!(whole.try_recv().expect("the answer is complete").batches.len(), 1);
@@ -438,14 +438,14 @@ mod tests {
 
     #[test]
     fn a_node_that_answers_without_end_leaves_the_others_their_shares() {
-        let (desk, budget) =
-            (Desk::new(None, false), Arc::new(Budget::new(3, DropCounter::default())));
-        let (endless, mut missing) = replies("n01", &desk, &budget);
+        let (rules, budget) =
+            (ProofRules::new(None, false), Arc::new(Budget::new(3, DropCounter::default())));
+        let (endless, mut missing) = replies("n01", &rules, &budget);
         let long = Message { payload: vec![0; MAX_BATCH_BYTES], ..answer("n01")[0].clone() };
         let most = (SHARED_BYTES / 3 + COMMON_BYTES) / MAX_BATCH_BYTES as u64;
         (0..most).for_each(|_| endless.add(&long));
         assert!(unpoisoned(endless.all.lock()).is_some(), "its share and all that is common");
-        let (other, mut whole) = replies("n02", &desk, &budget);
+        let (other, mut whole) = replies("n02", &rules, &budget);
         answer("n02").iter().for_each(|message| other.add(message));
         assert!(whole.try_recv().is_ok(), "the share of another node");
         (0..2).for_each(|_| endless.add(&long));

@@ -138,7 +138,7 @@ impl<W: NodeWatcher> Intake<W> {
     fn presence(&mut self) {
         for ((node, incarnation), is_present) in self.inbox.presence() {
             match is_present {
-                true if self.plane.desk.demands() => self.request_snapshot(&node, incarnation),
+                true if self.plane.rules.demands() => self.request_snapshot(&node, incarnation),
                 true => self.appeared(&node, incarnation),
                 false => self.disappeared(&node, incarnation),
             }
@@ -210,7 +210,7 @@ impl<W: NodeWatcher> Intake<W> {
         let is_usual = state.is_alive
             && state.incarnation == *incarnation
             && state.mirror.is_complete()
-            && (!self.plane.desk.demands()
+            && (!self.plane.rules.demands()
                 || tagged(&state, *incarnation, message) == Tagged::Genuine);
         if !is_usual {
             return false;
@@ -235,7 +235,7 @@ impl<W: NodeWatcher> Intake<W> {
     fn batch(&mut self, arrived: &Arrived) {
         let Arrived { node: name, incarnation, message, received_at } = arrived;
         let incarnation = *incarnation;
-        if self.plane.desk.demands() && !self.is_genuine(name, incarnation, message) {
+        if self.plane.rules.demands() && !self.is_genuine(name, incarnation, message) {
             return;
         }
         let Some(node) = self.site.find_or_add(name, incarnation) else { return };
@@ -283,7 +283,7 @@ impl<W: NodeWatcher> Intake<W> {
 
     /// Counts bytes that cannot be a batch. They count for the node that they name where messages need no proof.
     fn too_long(&mut self, name: &str, incarnation: i64) {
-        let node = self.site.node(name).filter(|_| !self.plane.desk.demands());
+        let node = self.site.node(name).filter(|_| !self.plane.rules.demands());
         let state = node.as_ref().map(|node| node.state());
         match state.filter(|state| state.incarnation == incarnation) {
             Some(mut state) => self.malformed(name, &mut state),
@@ -347,23 +347,23 @@ impl<W: NodeWatcher> Intake<W> {
     }
 
     fn send_request(&self, name: &str, incarnation: i64) -> Result<(), Error> {
-        let desk = &self.plane.desk;
+        let rules = &self.plane.rules;
         let key = keys::of_publisher(&self.plane.site, "whole", name, incarnation) + "/*";
-        let exchange = desk.identity().map(|_| Exchange::begin()).transpose()?;
+        let exchange = rules.identity().map(|_| Exchange::begin()).transpose()?;
         let nonce = exchange.as_ref().map(|exchange| exchange.public).unwrap_or_default();
-        let asked = desk.ask_with(&key, &[], &nonce)?;
+        let sent = rules.ask_with(&key, &[], &nonce)?;
         let parts = Arc::new(SnapshotParts {
             inbox: self.inbox.clone(),
-            desk: desk.clone(),
+            rules: rules.clone(),
             node: name.to_owned(),
             incarnation,
-            nonce: asked.nonce,
+            nonce: sent.nonce,
             exchange: Mutex::new(exchange),
             parts: Mutex::default(),
         });
         // The priority is not that of batches, because a link that waits for
         // room for a part must not delay them.
-        let request = self.plane.ask_all(key).attachment(asked.proof);
+        let request = self.plane.ask_all(key).attachment(sent.proof);
         let request = request.timeout(SNAPSHOT_TIMEOUT).priority(Priority::DataLow);
         let request = request.callback(move |reply| {
             if let Ok(sample) = reply.result() {

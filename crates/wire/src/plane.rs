@@ -36,7 +36,7 @@ use crate::error::Error;
 use crate::keys;
 use crate::meeting::Meeting;
 use crate::places::{Checking, Places};
-use crate::trust::{Desk, Exchange, Message, Received, Sessions};
+use crate::trust::{Exchange, Message, ProofRules, Received, Sessions};
 
 /// Time that others have to claim a name.
 const NAME_TIMEOUT: Duration = Duration::from_millis(500);
@@ -46,7 +46,7 @@ const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 pub struct Plane {
     pub(crate) session: zenoh::Session,
     pub(crate) site: String,
-    pub(crate) desk: Desk,
+    pub(crate) rules: ProofRules,
     pub(crate) drops: DropCounter,
 }
 
@@ -79,14 +79,14 @@ impl Plane {
     /// endpoint needs an identity that is missing or of another site, or, for a client, no endpoint of `connect` answers
     /// (see [`PlaneConfig::pauses`]).
     pub fn open(config: &PlaneConfig) -> Result<Self, Error> {
-        let desk = config.desk()?;
+        let rules = config.rules()?;
         let begin = |folder: &PathBuf| Meeting::begin(folder, config.follows);
         let meeting = config.folder.as_ref().map(begin).transpose()?;
         let zenoh = config.zenoh(meeting.as_ref())?;
         let session = zenoh::open(zenoh).wait().map_err(|e| Error::plane(&e))?;
         // The next session finds this one.
         drop(meeting);
-        Ok(Self { session, site: config.site.clone(), desk, drops: config.drops.clone() })
+        Ok(Self { session, site: config.site.clone(), rules, drops: config.drops.clone() })
     }
 
     /// Returns the counts of requests and answers that this session dropped.
@@ -111,8 +111,8 @@ impl Plane {
         incarnation: i64,
         responder: impl Responder,
     ) -> Result<Outlet, Error> {
-        if let Some(names) = self.desk.names()
-            && self.desk.demands()
+        if let Some(names) = self.rules.names()
+            && self.rules.demands()
             && names.node != node
         {
             return Err(Error::OtherNode { certified: names.node, node: node.to_owned() });
@@ -129,7 +129,7 @@ impl Plane {
         }
         let sessions = Arc::<Sessions>::default();
         let answers = Arc::new(Answers {
-            desk: self.desk.clone(),
+            rules: self.rules.clone(),
             sessions: sessions.clone(),
             responder: Box::new(responder),
             whole: key("whole"),
@@ -183,7 +183,7 @@ impl Plane {
         node: &str,
         found: impl Fn(i64) + Clone + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        if !self.desk.demands() {
+        if !self.rules.demands() {
             let alive = keys::of_publisher(&self.site, "alive", node, "*");
             let alive = self.session.liveliness().get(&alive).timeout(NAME_TIMEOUT);
             let visible = found.clone();
@@ -194,12 +194,12 @@ impl Plane {
             alive.wait().map_err(|e| Error::plane(&e))?;
         }
         let key = keys::of_name(&self.site, "known", node);
-        let (desk, asked) = (self.desk.clone(), self.desk.ask(&key, &[])?);
-        let known = self.ask_all(key).attachment(asked.proof).timeout(NAME_TIMEOUT);
+        let (rules, sent) = (self.rules.clone(), self.rules.ask(&key, &[])?);
+        let known = self.ask_all(key).attachment(sent.proof).timeout(NAME_TIMEOUT);
         let known = known.callback(move |reply| {
             let Ok(sample) = reply.result() else { return };
             let message = Message::from(sample);
-            if desk.check(&asked.nonce, &message, Action::Vouch).is_ok() {
+            if rules.check(&sent.nonce, &message, Action::Vouch).is_ok() {
                 let text = String::from_utf8(message.payload).ok();
                 text.and_then(|text| text.parse().ok()).into_iter().for_each(&found);
             }
@@ -215,8 +215,8 @@ impl Plane {
     pub fn refresh(&self, topic: &Topic, deadline: Duration) -> Result<Batch, Error> {
         let failed = |e: zenoh::Error| Error::plane(&e);
         let key = self.ask_key(topic.node());
-        let asked = self.desk.ask(&key, topic.as_str().as_bytes())?;
-        let request = self.ask_all(key).payload(topic.as_str()).attachment(asked.proof);
+        let sent = self.rules.ask(&key, topic.as_str().as_bytes())?;
+        let request = self.ask_all(key).payload(topic.as_str()).attachment(sent.proof);
         let request = request.timeout(deadline).priority(Priority::DataLow);
         let replies = request.wait().map_err(failed)?;
         let begun = Instant::now();
@@ -237,7 +237,7 @@ impl Plane {
                         let (message, publish) =
                             (Message::from(sample), Action::Publish { node: topic.node() });
                         // An answer of another node is none.
-                        if self.desk.check(&asked.nonce, &message, publish).is_ok() {
+                        if self.rules.check(&sent.nonce, &message, publish).is_ok() {
                             return Batch::decode(&message.payload);
                         }
                     }
@@ -263,7 +263,7 @@ impl Plane {
 
 /// Answers the requests to one publisher.
 struct Answers {
-    desk: Desk,
+    rules: ProofRules,
     sessions: Arc<Sessions>,
     responder: Box<dyn Responder>,
     /// Key of the parts of a snapshot.
@@ -275,7 +275,7 @@ impl Answers {
     /// Answers with a snapshot. Each part has its own key, because a reply replaces an earlier one with the
     /// same key. Replies to a client that has disconnected are lost.
     fn send_snapshot(&self, query: &Query, checking: Checking) {
-        let received = self.desk.receive(query, Action::ReadFacts).ok();
+        let received = self.rules.receive(query, Action::ReadFacts).ok();
         let admit = |received: Received| Some((checking.admit(&received.caller)?, received));
         let Some((_place, received)) = received.and_then(admit) else {
             return self.drops.count(Dropped::SnapshotRequest);
@@ -287,7 +287,7 @@ impl Answers {
         let parts = self.responder.snapshot();
         for (at, batch) in parts.iter().enumerate() {
             let (key, bytes) = (format!("{}/{at}of{}", self.whole, parts.len()), batch.encode());
-            let proof = self.desk.answer(&received, &key, &bytes, &half);
+            let proof = self.rules.answer(&received, &key, &bytes, &half);
             let _ = query.reply(key, bytes).attachment(proof).wait();
         }
     }
@@ -310,7 +310,7 @@ impl Answers {
     /// Answers with a topic that was measured now.
     fn send_refreshed(&self, query: &Query, checking: Checking) {
         let key = query.key_expr().as_str().to_owned();
-        let received = self.desk.receive(query, Action::Measure).map_err(|e| e.to_string());
+        let received = self.rules.receive(query, Action::Measure).map_err(|e| e.to_string());
         let answer = received.and_then(|received| {
             let place = checking.admit(&received.caller);
             let _place = place.ok_or("the node measures for too many requests; ask again")?;
@@ -318,7 +318,7 @@ impl Answers {
         });
         let _ = match answer {
             Ok((bytes, received)) => {
-                let proof = self.desk.answer(&received, &key, &bytes, &[]);
+                let proof = self.rules.answer(&received, &key, &bytes, &[]);
                 query.reply(key, bytes).attachment(proof).wait()
             }
             Err(why) => query.reply_err(why).wait(),

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::keys;
 use crate::places::{Checking, Places};
 use crate::plane::Plane;
-use crate::trust::{Desk, Identity, new_key, possession};
+use crate::trust::{Identity, ProofRules, new_key, possession};
 
 /// Time in which a hub answers.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,12 +48,12 @@ impl Plane {
     /// The session is closed.
     pub fn serve_renewals(&self, issuer: impl Issuer) -> Result<RenewalResponder, Error> {
         let key = keys::of_name(&self.site, "renew", "*");
-        let (issuer, desk, places) = (Arc::new(issuer), self.desk.clone(), Places::default());
+        let (issuer, rules, places) = (Arc::new(issuer), self.rules.clone(), Places::default());
         let drops = self.drops.clone();
         let queryable = self.session.declare_queryable(key).callback(move |query| {
-            let (issuer, desk) = (issuer.clone(), desk.clone());
+            let (issuer, rules) = (issuer.clone(), rules.clone());
             let is_begun = places.on_thread(move |checking| {
-                let _ = match issued(&query, checking, &desk, &*issuer) {
+                let _ = match issued(&query, checking, &rules, &*issuer) {
                     Ok(certificate) => query.reply(query.key_expr().clone(), certificate).wait(),
                     Err(why) => query.reply_err(why).wait(),
                 };
@@ -73,14 +73,14 @@ impl Plane {
     /// This program has no certificate, no hub answers, the hub refuses, or the files cannot be written.
     pub fn renew(&self) -> Result<(), Error> {
         let none = || Error::NoIdentity("renew".to_owned());
-        let identity: &Arc<Identity> = self.desk.identity().ok_or_else(none)?;
+        let identity: &Arc<Identity> = self.rules.identity().ok_or_else(none)?;
         let node = identity.names().node;
         let failed = |e: std::io::Error| Error::Plane(e.to_string());
         let (pkcs8, _) = new_key().map_err(failed)?;
         let request = possession::prove(&pkcs8, &node).ok_or_else(none)?;
         let key = keys::of_name(&self.site, "renew", &node);
-        let asked = self.desk.ask(&key, &request)?;
-        let get = self.ask_all(key).payload(request).attachment(asked.proof).timeout(TIMEOUT);
+        let sent = self.rules.ask(&key, &request)?;
+        let get = self.ask_all(key).payload(request).attachment(sent.proof).timeout(TIMEOUT);
         let replies = get.wait().map_err(|e| Error::plane(&e))?;
         let mut last = Error::NoAnswer { node: "hub".to_owned(), within: TIMEOUT };
         while let Ok(Some(reply)) = replies.recv_timeout(TIMEOUT) {
@@ -98,12 +98,12 @@ impl Plane {
 
     /// Returns true if this program has a certificate.
     pub fn has_identity(&self) -> bool {
-        self.desk.identity().is_some()
+        self.rules.identity().is_some()
     }
 
     /// Returns true if a new certificate should be asked for.
     pub fn is_renewal_due(&self) -> bool {
-        self.desk.identity().is_some_and(|identity| identity.is_renewal_due())
+        self.rules.identity().is_some_and(|identity| identity.is_renewal_due())
     }
 }
 
@@ -111,11 +111,11 @@ impl Plane {
 fn issued(
     query: &Query,
     checking: Checking,
-    desk: &Desk,
+    rules: &ProofRules,
     issuer: &dyn Issuer,
 ) -> Result<Vec<u8>, String> {
     let node = query.key_expr().as_str().rsplit('/').next().unwrap_or_default().to_owned();
-    let received = desk.receive(query, Action::Renew { node: &node });
+    let received = rules.receive(query, Action::Renew { node: &node });
     let received = received.map_err(|e| e.to_string())?;
     let place = checking.admit(&received.caller);
     let _place = place.ok_or("the hub answers too many requests; ask again")?;

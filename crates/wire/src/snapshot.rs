@@ -14,7 +14,7 @@ use zenoh::sample::Sample;
 use crate::arrived::Snapshot;
 use crate::batch::MAX_BATCH_BYTES;
 use crate::inbox::{Inbox, Message};
-use crate::trust::{self, Desk, Exchange};
+use crate::trust::{self, Exchange, ProofRules};
 
 /// The most parts of a snapshot. A mirror's limit of vertices, with long topics, fits twice.
 const MAX_PARTS: usize = 1024;
@@ -37,7 +37,7 @@ impl PartNumber {
 /// A request for a snapshot: collects the parts, and puts the snapshot into the inbox when it is complete.
 pub(crate) struct SnapshotParts {
     pub(crate) inbox: Inbox,
-    pub(crate) desk: Desk,
+    pub(crate) rules: ProofRules,
     pub(crate) node: String,
     pub(crate) incarnation: i64,
     /// The nonce of the request.
@@ -101,7 +101,7 @@ impl SnapshotParts {
         let number = number.filter(|_| part.payload().len() <= MAX_BATCH_BYTES);
         let Some(number) = number else { return self.inbox.note_malformed() };
         let part = trust::Message::from(part);
-        let Ok(half) = self.desk.check(&self.nonce, &part, Action::Publish { node: &self.node })
+        let Ok(half) = self.rules.check(&self.nonce, &part, Action::Publish { node: &self.node })
         else {
             self.inbox.note_forged();
             return;

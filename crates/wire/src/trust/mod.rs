@@ -9,13 +9,13 @@
 //!   agreed when the follower asks for a snapshot, and both halves of that exchange are signed.
 
 mod authority;
-mod desk;
+mod proof_rules;
 mod identity;
 mod proof;
 mod session;
 
 pub use authority::Authority;
-pub(crate) use desk::{Desk, Message, Received};
 pub(crate) use identity::{AUTHORITY, IDENTITY};
 pub use identity::{Identity, new_key, possession};
+pub(crate) use proof_rules::{Message, ProofRules, Received};
 pub(crate) use session::{Exchange, MAX_TAGS_BYTES, Session, Sessions, Tagged};

@@ -1,4 +1,4 @@
-//! The desk: signs what this program asks and answers, and checks what others ask and answer.
+//! The rules of proofs: sign what this program asks and answers, and check what others ask and answer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 
 /// The rules of one session about proofs. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Desk {
+pub(crate) struct ProofRules {
     identity: Option<Arc<Identity>>,
     /// True if messages without a proof are refused: others than this user can reach the session.
     demands: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Desk {
 
 /// A question that this program asks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct SentQuestion {
     pub(crate) nonce: Vec<u8>,
     /// The proof, to be attached.
     pub(crate) proof: Option<Vec<u8>>,
@@ -37,7 +37,7 @@ pub(crate) struct Received {
     pub(crate) nonce: Vec<u8>,
 }
 
-impl Desk {
+impl ProofRules {
     /// Makes the rules of a session that only this user can reach, or that `is_reached` by others. Without an identity
     /// others are not told apart.
     pub(crate) fn new(identity: Option<Arc<Identity>>, is_reached: bool) -> Self {
@@ -60,18 +60,23 @@ impl Desk {
     }
 
     /// Signs a question with a fresh nonce.
-    pub(crate) fn ask(&self, key: &str, payload: &[u8]) -> Result<Asked, Error> {
+    pub(crate) fn ask(&self, key: &str, payload: &[u8]) -> Result<SentQuestion, Error> {
         match &self.identity {
             Some(_) => self.ask_with(key, payload, &nonce()?),
-            None => Ok(Asked::default()),
+            None => Ok(SentQuestion::default()),
         }
     }
 
     /// Signs a question with this nonce.
-    pub(crate) fn ask_with(&self, key: &str, payload: &[u8], nonce: &[u8]) -> Result<Asked, Error> {
-        let Some(identity) = &self.identity else { return Ok(Asked::default()) };
+    pub(crate) fn ask_with(
+        &self,
+        key: &str,
+        payload: &[u8],
+        nonce: &[u8],
+    ) -> Result<SentQuestion, Error> {
+        let Some(identity) = &self.identity else { return Ok(SentQuestion::default()) };
         let statement = Statement { kind: Kind::Question, key, nonce: &[], payload };
-        Ok(Asked { nonce: nonce.to_vec(), proof: Some(statement.prove(identity, nonce)) })
+        Ok(SentQuestion { nonce: nonce.to_vec(), proof: Some(statement.prove(identity, nonce)) })
     }
 
     /// Returns who asks a question, if that caller may do `action`.
