@@ -171,7 +171,7 @@ impl SentVertices {
         if pending == Batch::default() && !with_checked {
             return Vec::new();
         }
-        let mut parts = Batch { sent_at: now(), ..pending }.split();
+        let mut parts = Batch { sent_at: now(), ..pending }.split_for_followers();
         for part in &mut parts {
             self.sequence += 1;
             part.sequence = self.sequence;

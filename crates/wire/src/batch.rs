@@ -39,6 +39,10 @@ const MAGIC: [u8; 4] = [b'S', b'K', b'B', LAYOUT];
 /// The longest batch. The transport cuts longer messages into pieces, and those are lost far more often.
 pub const MAX_BATCH_BYTES: usize = 60_000;
 
+/// The longest batch that a publisher sends to its followers: with the tags of 64 followers it fits into one piece of the
+/// transport. A part of a snapshot waits for room, so it may be longer.
+const LIVE_BATCH_BYTES: usize = 13_000;
+
 /// The most vertices that one batch may report as checked: two for each vertex that a publisher can
 /// have. Bounds the work that a short message causes.
 const MAX_CHECKED: u64 = 131_072;
@@ -80,8 +84,8 @@ pub struct IndexedSample {
     pub value: Content,
 }
 
-/// The most runs of a check that stay together when a batch is split: two thirds of a message.
-const MAX_RUNS: usize = 4096;
+/// The most runs of a check that stay together when a batch is split: less than the shortest message.
+const MAX_RUNS: usize = 1024;
 
 /// The longest index: 32 bits, seven a byte.
 const MAX_INDEX_BYTES: usize = 5;
@@ -234,14 +238,27 @@ impl Batch {
     /// Splits the batch into at least one batch, each short enough for a message. Descriptions come
     /// first, so that a reader can take in each part in turn.
     pub fn split(self) -> Vec<Self> {
+        self.split_to(MAX_BATCH_BYTES)
+    }
+
+    /// Splits the batch as [`split`](Self::split) does, into batches that are short enough for all followers: longer ones
+    /// are sent in pieces, and are lost more often.
+    pub fn split_for_followers(self) -> Vec<Self> {
+        self.split_to(LIVE_BATCH_BYTES)
+    }
+
+    fn split_to(self, most: usize) -> Vec<Self> {
+        if self.most_bytes() <= most {
+            return vec![self];
+        }
         let fresh = || Self { sequence: self.sequence, sent_at: self.sent_at, ..Self::default() };
         let empty = Self::default().most_bytes();
         let mut parts = vec![fresh()];
-        let mut room = MAX_BATCH_BYTES - empty;
+        let mut room = most - empty;
         let mut part = |parts: &mut Vec<Self>, bytes: usize| {
             if bytes > room {
                 parts.push(fresh());
-                room = MAX_BATCH_BYTES - empty;
+                room = most - empty;
             }
             room = room.saturating_sub(bytes);
             parts.len() - 1

@@ -22,7 +22,11 @@ const MAX_SESSIONS: u32 = 16_384;
 /// their hub restarts.
 const MAX_OPENING: u32 = 4096;
 
-/// The most batches of Zenoh, 64 KB each, in the queue of a link: the greatest number that Zenoh allows.
+/// The longest piece of a message, in bytes. Each link has buffers of this length, and a hub has thousands of links; a
+/// batch of a publisher fits.
+const PIECE_BYTES: u16 = 16_384;
+
+/// The most pieces in the queue of a link: the greatest number that Zenoh allows.
 /// It allocates them when they are needed. A publisher that starts describes all its topics at once.
 const QUEUE: u32 = 16;
 
@@ -156,6 +160,7 @@ impl PlaneConfig {
             // request a snapshot.
             ("transport/link/tx/queue/congestion_control/drop/wait_before_drop", "0".to_owned()),
             ("transport/link/tx/queue/size/data", QUEUE.to_string()),
+            ("transport/link/tx/batch_size", PIECE_BYTES.to_string()),
             ("transport/link/tx/lease", LEASE_MS.to_string()),
             ("transport/link/tx/keep_alive", KEEP_ALIVES.to_string()),
             ("transport/link/rx/max_message_size", MAX_MESSAGE_BYTES.to_string()),

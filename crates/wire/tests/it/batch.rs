@@ -77,6 +77,9 @@ proptest! {
         let mut again = Batch { sequence: long.sequence, sent_at: long.sent_at, ..Batch::default() };
         for part in long.clone().split() {
             prop_assert!(part.encode().len() <= MAX_BATCH_BYTES);
+            for short in part.clone().split_for_followers() {
+                prop_assert!(short.encode().len() <= 13_000);
+            }
             prop_assert_eq!((part.sequence, part.sent_at), (long.sequence, long.sent_at));
             again.described.extend(part.described);
             again.samples.extend(part.samples);

@@ -84,7 +84,7 @@ impl Virtual {
 
 /// Sends a batch in parts, and counts them.
 fn send(outlet: &Outlet, batch: Batch, sequence: &mut u64, done: &mut Counts) {
-    for mut part in batch.split() {
+    for mut part in batch.split_for_followers() {
         *sequence += 1;
         part.sequence = *sequence;
         done.batches += 1;
