@@ -43,9 +43,9 @@ const OF_JOBS: [&str; 11] = [
 fn monitor(args: &[&str]) -> Command {
     let mut command = crate::support::program(env!("CARGO_BIN_EXE_skopos"));
     command.arg("run").args(args);
-    OF_JOBS.iter().for_each(|name| {
+    for name in OF_JOBS {
         command.env_remove(name);
-    });
+    }
     command
 }
 
