@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value as Json;
 
 use crate::json;
-use crate::support::{Ran, Running, eventually, run, runtime_dir, signal};
+use crate::support::{Ran, Running, eventually, run, runtime_dir, signal, skopos};
 
 const SHORT: [&str; 6] = ["--size", "8MiB", "--seconds", "0.1", "--runs", "2"];
 
@@ -95,10 +95,7 @@ fn an_interrupted_measurement_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().to_str().expect("UTF-8");
     let args = ["calibrate", path, "--yes", "--size", "8MiB", "--seconds", "600"];
-    // Tests in the background of a shell ignore SIGINT, and so would their children.
-    let mut command = Command::new("env");
-    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_skopos")]).args(args);
-    command.env("SKOPOS_DIR", dir.path()).env("SKOPOS_STATE", dir.path().join("state"));
+    let mut command = skopos(dir.path(), &args);
     let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
     let mut lines = lines.map_while(Result::ok);

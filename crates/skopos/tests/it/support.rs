@@ -27,9 +27,17 @@ pub(crate) fn listeners<'a>(given: &[&str]) -> Vec<&'a str> {
     open.flat_map(|listener| [*listener, "none"]).collect()
 }
 
+/// Returns a command that runs a program with the usual effect of each signal. The tests may run where some
+/// are ignored: a shell ignores SIGINT for what it starts in the background, and `nohup` SIGHUP.
+pub(crate) fn with_usual_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
+}
+
 /// Returns the binary with these arguments, in this runtime directory, without the user's state.
 pub(crate) fn skopos(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_skopos"));
+    let mut command = with_usual_signals(env!("CARGO_BIN_EXE_skopos"));
     command.args(args).env("SKOPOS_DIR", dir).env_remove("NO_COLOR").stdin(Stdio::null());
     command.env("SKOPOS_STATE", dir.join("state"));
     command
