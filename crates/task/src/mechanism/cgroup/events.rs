@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_for_the_limit_of_another_group_is_no_crossing() {
+    fn a_kill_for_the_limit_of_another_group_is_not_a_crossing() {
         let check = |files: &[(&str, &str)], expected: bool| {
             let group = group(files);
             assert_eq!(ran_out_of_memory(group.path()), expected, "{files:?}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_another_group_refused_is_no_crossing() {
+    fn a_thread_that_another_group_refused_is_not_a_crossing() {
         let check = |files: &[(&str, &str)], expected: bool| {
             let group = group(files);
             assert_eq!(refused_threads(group.path(), 10.0), expected, "{files:?}");
