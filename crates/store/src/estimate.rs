@@ -26,7 +26,7 @@
 //!
 //! An attempt that a limit ended is a *censored* record: the task needs more than it got. Its share of the
 //! evidence goes to the tasks that needed more, as in B. Efron, "The Two Sample Problem with Censored Data",
-//! Berkeley Symposium 1967; if there are none, to a task that needs twice as much. Programs and data
+//! Berkeley Symposium 1967; if no task did, to one that needs twice as much. Programs and data
 //! change, so a task counts half after [`HALF_LIFE`] newer ones.
 
 use serde::Serialize;

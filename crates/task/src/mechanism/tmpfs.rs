@@ -40,7 +40,7 @@ pub(super) struct TmpfsFiles {
 
 #[derive(Debug)]
 struct File {
-    /// Its name when it was found; it has none if it was removed before.
+    /// Its name when it was found; a removed file has its former name.
     path: PathBuf,
     /// Its bytes that are not the task's.
     before: u64,
@@ -125,7 +125,7 @@ fn mounts(list: &str) -> Vec<(PathBuf, bool)> {
     found
 }
 
-/// Looks at a file by its name; false if another file has the name, or none has.
+/// Looks at a file by its name; false if another file has the name, or no file has it.
 fn still_there(key: Key, file: &mut File) -> bool {
     let now = about(&file.path);
     let same = now.filter(|now| (now.stx_dev_major, now.stx_dev_minor, now.stx_ino) == key);
