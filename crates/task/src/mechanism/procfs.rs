@@ -40,6 +40,8 @@ pub(crate) struct Procfs {
     is_cut: bool,
     /// The limit on resident memory.
     memory_most: f64,
+    /// PSS is limited.
+    needs_pss: bool,
     root: Option<Pid>,
     last: Sample,
     greatest: Sample,
@@ -62,6 +64,7 @@ impl Procfs {
             most: limits.of("processes_max").map_or(usize::MAX, |most| most as usize),
             is_cut: false,
             memory_most: limits.of("resident_bytes_max").unwrap_or(f64::INFINITY),
+            needs_pss: limits.of("pss_bytes_max").is_some(),
             root: None,
             last: Sample::default(),
             greatest: Sample::default(),
@@ -219,8 +222,13 @@ impl Mechanism for Procfs {
             ledger.sampled_resident_max = ledger.sampled_resident_max.max(resident);
         }
         let begun = Instant::now();
-        self.look_at_maps(&pids, ledger);
-        let pss = self.pss(&sizes, ledger);
+        // Near a limit on memory a sample reads nothing that the limit does not need: with more processes
+        // than processors each file takes the monitor's turn to read.
+        let is_near = resident as f64 >= ONLY_NEEDED * self.memory_most;
+        if !is_near {
+            self.look_at_maps(&pids, ledger);
+        }
+        let pss = if is_near && !self.needs_pss { None } else { self.pss(&sizes, ledger) };
         let tmpfs = self.tmpfs_bytes(&pids, mapped);
         let memory_most = self.memory_most - tmpfs.unwrap_or(0) as f64;
         *now = Sample {
@@ -331,6 +339,9 @@ pub(crate) fn next_pause(
     let usual = wanted.max(took * if is_limited { LIMITED_SHARE } else { SAMPLE_SHARE });
     urgent.map_or(usual, |urgent| usual.min(urgent.max(took * URGENT_SHARE)))
 }
+
+/// The share of a limit on memory from which on samples read only what the limit needs.
+const ONLY_NEEDED: f64 = 0.25;
 
 /// The share of a limit on memory at which shared pages are determined.
 const NEAR: f64 = 0.9;
