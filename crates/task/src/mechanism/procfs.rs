@@ -131,6 +131,22 @@ impl Procfs {
         self.maps_again = Some(Instant::now() + begun.elapsed() * PSS_SHARE);
     }
 
+    /// Looks at the maps of processes and returns their PSS. Near a limit on memory a sample reads nothing that
+    /// the limit does not need: with more processes than processors each file may take the monitor a turn.
+    fn look_closer(
+        &mut self,
+        pids: &[Pid],
+        sizes: &[(Pid, u64)],
+        resident: u64,
+        ledger: &mut Ledger,
+    ) -> Option<u64> {
+        if resident as f64 >= ONLY_NEEDED * self.memory_most {
+            return if self.needs_pss { self.pss(sizes, ledger) } else { None };
+        }
+        self.look_at_maps(pids, ledger);
+        self.pss(sizes, ledger)
+    }
+
     fn pss(&mut self, sizes: &[(Pid, u64)], ledger: &mut Ledger) -> Option<u64> {
         let now = Instant::now();
         if sizes.len() > MAX_PSS || ledger.elapsed() < PSS_AFTER {
@@ -222,13 +238,7 @@ impl Mechanism for Procfs {
             ledger.sampled_resident_max = ledger.sampled_resident_max.max(resident);
         }
         let begun = Instant::now();
-        // Near a limit on memory a sample reads nothing that the limit does not need: with more processes
-        // than processors each file takes the monitor's turn to read.
-        let is_near = resident as f64 >= ONLY_NEEDED * self.memory_most;
-        if !is_near {
-            self.look_at_maps(&pids, ledger);
-        }
-        let pss = if is_near && !self.needs_pss { None } else { self.pss(&sizes, ledger) };
+        let pss = self.look_closer(&pids, &sizes, resident, ledger);
         let tmpfs = self.tmpfs_bytes(&pids, mapped);
         let memory_most = self.memory_most - tmpfs.unwrap_or(0) as f64;
         *now = Sample {
