@@ -23,6 +23,11 @@
 //!
 //! If a first attempt is cheap, the minimum may be an allocation that nearly all tasks exceed. The
 //! search is therefore restricted to allocations that at most a given share of the records exceed.
+//!
+//! An attempt that a limit ended is a *censored* record: the task needs more than it got. Its share of the
+//! evidence goes to the tasks that needed more, as in B. Efron, "The Two Sample Problem with Censored Data",
+//! Berkeley Symposium 1967; if no task did, to one that needs twice as much. Programs and data
+//! change, so a task counts half after [`HALF_LIFE`] newer ones.
 
 use serde::Serialize;
 
@@ -31,6 +36,22 @@ pub const MAX_RISK: f64 = 0.5;
 
 /// The confidence with which the risk is below its bound.
 pub const CONFIDENCE: f64 = 0.95;
+
+/// Number of newer tasks after which a task counts half as much for the estimate.
+pub const HALF_LIFE: f64 = 50.0;
+
+/// The multiple of the greatest limit that ended an attempt which the task is taken to need, if no task that
+/// used more is known. The next attempt then has a good chance, and after a few more the need is known.
+const BEYOND: f64 = 2.0;
+
+/// Usage of one task, as evidence for the needs of the next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evidence {
+    /// The usage. Of a censored one, `value` is the limit that ended it.
+    pub record: Record,
+    /// A limit on this resource ended the attempt, so the task needs more.
+    pub is_censored: bool,
+}
 
 /// Usage of one task.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,27 +99,78 @@ pub struct Estimate {
 /// without records. Ignores records whose value is negative or not finite, or whose time is not
 /// finite and above zero.
 pub fn estimate(records: &[Record], minimize: Minimize, max_risk: f64) -> Option<Estimate> {
-    let mut sorted: Vec<Record> = records.iter().copied().filter(is_sound).collect();
-    sorted.sort_by(|a, b| a.value.total_cmp(&b.value));
-    let maximum = sorted.last()?.value;
+    let sound = records.iter().copied().filter(is_sound);
+    choose(sound.map(|record| Weighted { record, weight: 1.0 }).collect(), minimize, max_risk)
+}
+
+/// Does the same with evidence, the oldest first: older tasks count less, and an attempt that a limit ended
+/// counts as a task that needs more. Returns `None` without a task that ended by itself.
+pub fn estimate_from(evidence: &[Evidence], minimize: Minimize, max_risk: f64) -> Option<Estimate> {
+    let sound = evidence.iter().rev().filter(|one| is_sound(&one.record));
+    let mut whole: Vec<Weighted> = Vec::new();
+    let mut censored: Vec<Weighted> = Vec::new();
+    for (newer, one) in sound.enumerate() {
+        let weight = 0.5f64.powf(newer as f64 / HALF_LIFE);
+        let list = if one.is_censored { &mut censored } else { &mut whole };
+        list.push(Weighted { record: one.record, weight });
+    }
+    if whole.is_empty() {
+        return None;
+    }
+    let count = whole.len();
+    // From the greatest limit down: what one adds may be what the next one needs.
+    censored.sort_by(|a, b| b.record.value.total_cmp(&a.record.value));
+    for Weighted { record, weight } in censored {
+        let is_greater = |one: &&mut Weighted| one.record.value > record.value;
+        let above: f64 = whole.iter_mut().filter(is_greater).map(|one| one.weight).sum();
+        if above == 0.0 {
+            let record = Record { value: BEYOND * record.value, ..record };
+            whole.push(Weighted { record, weight });
+            continue;
+        }
+        whole.iter_mut().filter(is_greater).for_each(|one| one.weight *= 1.0 + weight / above);
+    }
+    choose(whole, minimize, max_risk).map(|chosen| Estimate { count, ..chosen })
+}
+
+/// A record, and its share of the evidence.
+#[derive(Clone, Copy, Debug)]
+struct Weighted {
+    record: Record,
+    weight: f64,
+}
+
+fn choose(mut sorted: Vec<Weighted>, minimize: Minimize, max_risk: f64) -> Option<Estimate> {
+    sorted.sort_by(|a, b| a.record.value.total_cmp(&b.record.value));
+    let maximum = sorted.last()?.record.value;
     let allocation = match minimize {
         Minimize::Retries => maximum,
         Minimize::Waste => least_waste(&sorted, maximum, max_risk)?,
     };
-    Some(judge(&sorted, allocation, maximum))
+    Some(judge_weighted(&sorted, allocation, maximum))
 }
 
 /// Returns the expected cost of giving `allocation` first and `maximum` after that, judged by these
 /// records. A record above the maximum counts as if the maximum were enough for it. Without records
 /// every number is zero.
 pub fn judge(records: &[Record], allocation: f64, maximum: f64) -> Estimate {
-    let count = records.len();
-    let n = (count as f64).max(1.0);
-    let exceed = records.iter().filter(|r| r.value > allocation).count() as f64;
-    let wasted: f64 = records.iter().map(|r| waste(r, allocation, maximum)).sum();
-    let used: f64 = records.iter().map(|r| r.value * r.seconds).sum();
+    let all = records.iter().map(|record| Weighted { record: *record, weight: 1.0 });
+    judge_weighted(&all.collect::<Vec<_>>(), allocation, maximum)
+}
+
+fn judge_weighted(all: &[Weighted], allocation: f64, maximum: f64) -> Estimate {
+    let count = all.len();
+    let sum =
+        |of: &dyn Fn(&Record) -> f64| all.iter().map(|w| w.weight * of(&w.record)).sum::<f64>();
+    let n = sum(&|_| 1.0).max(f64::MIN_POSITIVE);
+    let squares: f64 = all.iter().map(|w| w.weight * w.weight).sum();
+    // The number of equally weighted records that would say as much.
+    let effective = if squares > 0.0 { n * n / squares } else { 1.0 };
+    let exceed = sum(&|r| if r.value > allocation { 1.0 } else { 0.0 });
+    let wasted = sum(&|r| waste(r, allocation, maximum));
+    let used = sum(&|r| r.value * r.seconds);
     let risk = exceed / n;
-    let spread = ((1.0 / (1.0 - CONFIDENCE)).ln() / (2.0 * n)).sqrt();
+    let spread = ((1.0 / (1.0 - CONFIDENCE)).ln() / (2.0 * effective)).sqrt();
     Estimate {
         allocation,
         maximum,
@@ -126,24 +198,26 @@ fn is_sound(record: &Record) -> bool {
 }
 
 /// Finds the value with the least `W(a)`; of equally good values the greatest, which fails less often.
-fn least_waste(sorted: &[Record], maximum: f64, max_risk: f64) -> Option<f64> {
-    let n = sorted.len() as f64;
+fn least_waste(sorted: &[Weighted], maximum: f64, max_risk: f64) -> Option<f64> {
+    let n = sorted.iter().map(|w| w.weight).sum::<f64>();
     // `E[τ]`, and the part of it that comes from records up to the current one.
-    let all = sorted.iter().map(|r| r.seconds).sum::<f64>() / n;
-    let mut below = 0.0;
+    let all = sorted.iter().map(|w| w.weight * w.record.seconds).sum::<f64>() / n;
+    let (mut below, mut counted) = (0.0, 0.0);
     let mut best: Option<(f64, f64)> = None;
-    for (at, record) in sorted.iter().enumerate() {
-        below += record.seconds / n;
+    for (at, Weighted { record, weight }) in sorted.iter().enumerate() {
+        below += weight * record.seconds / n;
+        counted += weight;
         // Of several equal values only the last has all of them below it.
-        if sorted.get(at + 1).is_some_and(|next| next.value == record.value) {
+        if sorted.get(at + 1).is_some_and(|next| next.record.value == record.value) {
             continue;
         }
-        let exceed = sorted.len() - at - 1;
+        let is_last = at + 1 == sorted.len();
+        let exceed = n - counted;
         // The greatest value is always a candidate, whatever the permitted risk.
-        if exceed > 0 && exceed as f64 > max_risk * n {
+        if !is_last && exceed > max_risk * n {
             continue;
         }
-        let above = if exceed == 0 { 0.0 } else { (all - below).max(0.0) };
+        let above = if is_last { 0.0 } else { (all - below).max(0.0) };
         // `E[τ r]` is the same for all candidates and left out.
         let cost = record.value * all + maximum * above;
         if best.is_none_or(|(least, _)| cost <= least) {

@@ -36,6 +36,7 @@ struct totals {
     u64 lost; // records for which the ring had no room
     u64 unknown; // processes for which there was no room in PROCESSES
     u64 offset; // the address that SCRATCH has for all processors' parts
+    u64 thread_births; // the first one left out
 };
 
 // The most that one processor saw.
@@ -115,6 +116,7 @@ INLINE void more(struct totals *totals, s64 processes, s64 threads, u64 *flags) 
     if (!maxima)
         return;
     __sync_fetch_and_add(&totals->present, threads);
+    __sync_fetch_and_add(&totals->thread_births, threads);
     // The first one is there, too.
     s64 all = __sync_fetch_and_add(&totals->threads, threads) + threads + 1;
     if (all > maxima->threads)

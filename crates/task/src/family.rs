@@ -1,8 +1,12 @@
-//! Finds the processes of a task.
+//! The processes of a task: its first process, and all that are born below it.
 //!
-//! If the monitor started the task, its processes are all that descend from the monitor, which adopts
-//! the orphans. If the monitor attached, they are the process itself, its descendants, and all
-//! processes that once were known as descendants: orphans of that task go elsewhere.
+//! If the monitor started the task, it adopts the orphans, so the task's processes descend from the
+//! monitor. The converse does not hold: the program that became the monitor may have had children
+//! (`sleep 100 & exec skopos run …`). They and everything born below them are strangers: they are
+//! neither counted nor killed. If the monitor attached, the processes are the process itself, its
+//! descendants, and all that were once known as descendants: orphans of that task go elsewhere.
+//!
+//! A control group only helps to tell: a process may leave its group, and stays a member.
 
 use std::collections::HashSet;
 
@@ -11,13 +15,46 @@ use crate::member::Member;
 use crate::proc;
 use crate::sys::{self, Pid};
 
+/// True if a child of the monitor belongs to the task. Without strangers every child does. Beside
+/// strangers a child needs evidence: it was found below a process of the task, it is in the task's
+/// control group, or it is traced, as the task alone is. A child without evidence may be an orphan
+/// of either, and is left alone.
+pub(crate) fn is_child_of_task(ledger: &Ledger, pid: Pid, started_ticks: u64) -> bool {
+    let membership = &ledger.membership;
+    if !membership.has_strangers() {
+        return true;
+    }
+    if membership.is_stranger(&Member { pid, started: Some(started_ticks) }) {
+        return false;
+    }
+    let own = std::process::id() as Pid;
+    let is_traced = || proc::tracer_of(pid).and_then(proc::process_of) == Some(own);
+    let is_known = membership.root == Some(pid) || ledger.ever_contained(pid);
+    is_known || membership.is_in_group(pid) || is_traced()
+}
+
+/// True if a process or thread that has exited, and whose exit the kernel reports to the monitor, belongs
+/// to the task. Counts a child without evidence.
+pub(crate) fn is_exit_of_task(ledger: &mut Ledger, pid: Pid) -> bool {
+    if !ledger.membership.has_strangers() {
+        return true;
+    }
+    // The monitor has not reaped it, so it can be read. A traced thread may have been reaped by its parent.
+    let Some(stat) = proc::stat(pid) else { return true };
+    let is_of_task = is_child_of_task(ledger, pid, stat.started_ticks);
+    let is_older = ledger.membership.is_stranger(&Member::new(pid, &stat));
+    let is_unassigned = !is_of_task && !is_older && !ledger.tracks_processes;
+    ledger.unassigned += u64::from(is_unassigned);
+    is_of_task
+}
+
 /// Returns the ids of all processes of the task. Stops once it has found more than `most`: a task that
 /// forks without end grows faster than all of it can be found.
 pub(crate) fn pids(ledger: &Ledger, most: usize) -> HashSet<Pid> {
-    match ledger.is_attached() {
-        true => visit(ledger, most, |_| {}).into_iter().map(|member| member.pid).collect(),
-        false => proc::descendants(std::process::id() as Pid, most).into_iter().collect(),
+    if ledger.is_attached() || ledger.membership.has_strangers() {
+        return visit(ledger, most, |_| {}).into_iter().map(|member| member.pid).collect();
     }
+    proc::descendants(std::process::id() as Pid, most).into_iter().collect()
 }
 
 /// Returns the processes that are still to be killed or reaped. A zombie whose parent is a living
@@ -31,7 +68,7 @@ pub(crate) fn is_unended(ledger: &Ledger) -> bool {
     if ledger.is_attached() {
         return ledger.live_members().iter().any(Member::is_alive);
     }
-    sys::has_children()
+    sys::has_children() && (!ledger.membership.has_strangers() || !unended(ledger).is_empty())
 }
 
 /// Returns the processes that are still to be killed or reaped, and calls `each` with each of them
@@ -47,7 +84,11 @@ fn visit(ledger: &Ledger, most: usize, mut each: impl FnMut(&Member)) -> Vec<Mem
     let mut found: Vec<Member> = match ledger.is_attached() {
         true => ledger.live_members().into_iter().filter(Member::is_alive).collect(),
         false => {
-            let member = |pid| Some(Member::new(pid, &stat_of(pid, own)?));
+            let member = |pid| {
+                let stat = stat_of(pid, own)?;
+                let is_of_task = is_child_of_task(ledger, pid, stat.started_ticks);
+                is_of_task.then(|| Member::new(pid, &stat))
+            };
             proc::children(own).into_iter().filter_map(member).collect()
         }
     };

@@ -87,6 +87,7 @@ pub(crate) fn start(
         groups: ready.as_ref().map(|(_, end)| (launch.groups.as_slice(), end.as_fd())),
         mask: &signals.before,
         gate: gate_in.as_fd(),
+        gate_end: gate.as_fd(),
         exec_error: exec_error_in.as_fd(),
     };
     let pid = sys::spawn(&child).map_err(RunError::Start)?;

@@ -19,6 +19,7 @@ use crate::ledger::Ledger;
 use crate::mechanism::choose::{self, MechanismSet};
 use crate::mechanism::reconcile::reconcile;
 use crate::mechanism::{Sample, bpf, nested, procfs, ptrace};
+use crate::membership::Membership;
 use crate::order::Order;
 use crate::patient::PatientReader;
 use crate::proc;
@@ -109,13 +110,17 @@ fn start(
 ) -> Result<Outcome, RunError> {
     sys::adopt_orphans();
     let pipes = Pipes::new().map_err(RunError::of_start)?;
+    // A mechanism that tries something on a child has waited for it by then.
     let mut set = choose::select(order);
+    let mut membership = Membership::before_start();
     let mut waiting = launch::start(&order.command, &set.launch, &signals, pipes)?;
     set.launch.group = None;
     let root = waiting.pid;
     let cpu_limit_error =
         set.launch.cpu_seconds.and_then(|most| launch::limit_cpu(root, most).err());
     let mut ledger = Ledger::new();
+    membership.root = Some(root);
+    ledger.set_membership(membership);
     let priority = prepare_for_forks(&order.limits, &mut ledger);
     attach_all(&mut set, root, &order.limits, &mut ledger);
     ledger.tracks_processes = set.level >= 2;
@@ -413,19 +418,29 @@ impl<'a> Run<'a> {
         // A mechanism that reports late may know by now that the process belongs to the task, and
         // its parent.
         set.mechanisms.iter_mut().for_each(|m| m.readable(ledger));
+        if !ledger.is_attached() && !family::is_exit_of_task(ledger, pid) {
+            // A child that the monitor's process had before the task, or an orphan of unknown descent.
+            sys::reap(pid);
+            return;
+        }
         // Without tracing, the kernel reports the monitor's own children only.
         let traces = set.traces();
         let is_process = !traces || ledger.contains(pid) || proc::process_of(pid) == Some(pid);
         let is_reaped_here = is_process && is_reaped_here(pid, traces, ledger);
         // Only administrators may read the bytes of a dead process; others have those of its last stop.
-        let io = if is_reaped_here { proc::io(pid).or_else(|| ledger.io_of(pid)) } else { None };
+        let io =
+            if is_reaped_here { proc::io(pid).or_else(|| ledger.final_io_of(pid)) } else { None };
         // A traced process was read before its exit.
         if is_reaped_here && !traces && proc::ignores_children(pid) {
             ledger.record_ignored_children(pid);
         }
         set.mechanisms.iter_mut().for_each(|m| m.event(event, ledger));
-        match sys::reap(pid) {
-            Some(usage) if is_reaped_here => ledger.reaped.add(usage, io),
+        let usage = sys::reap(pid);
+        if let Some(usage) = usage.filter(|_| is_process) {
+            ledger.record_earlier_programs(pid, usage.resident_bytes_max, traces);
+        }
+        match usage {
+            Some(usage) if is_reaped_here => ledger.reaped.add(usage, io, ledger.io_of(pid)),
             Some(usage) if is_process => ledger.credit_parent(pid, usage),
             _ => {}
         }
@@ -448,7 +463,16 @@ impl<'a> Run<'a> {
         };
         let took = begun.elapsed().saturating_sub(self.sample.paced);
         self.pause = (2 * self.pause).min(wanted);
-        self.next_sample = Instant::now() + procfs::next_pause(self.pause, took, is_limited);
+        let urgent = self.urgent_pause();
+        self.next_sample =
+            Instant::now() + procfs::next_pause(self.pause, took, is_limited, urgent);
+    }
+
+    /// The pause that values ask for which samples alone keep within their limits.
+    fn urgent_pause(&mut self) -> Option<Duration> {
+        let set = &self.set;
+        let by_kernel = |name: &str| set.mechanisms.iter().any(|m| m.enforces(name));
+        self.enforcer.urgent_pause(&self.sample, self.ledger.elapsed(), by_kernel)
     }
 
     fn keep_row(&mut self) {
@@ -514,6 +538,8 @@ impl<'a> Run<'a> {
     fn outcome(mut self, start: SystemTime) -> Outcome {
         let elapsed = self.ledger.elapsed();
         let left = self.enforcer.survivors(&self.ledger);
+        let is_kept = self.set.mechanisms.iter().any(|m| m.enforces("resident_bytes_max"));
+        let is_sampled = self.order.limits.of("resident_bytes_max").is_some() && !is_kept;
         let at_end = Disturbances::now();
         // The kernel may have reported the time of the exit; the monitor handled it only once it had
         // a processor.
@@ -531,6 +557,10 @@ impl<'a> Run<'a> {
             mechanism.finish(&mut self.ledger);
         }
         reconcile(&mut self.ledger.offers);
+        self.ledger.unseen = report::missing::unseen(&self.ledger);
+        if let Some(files) = &mut self.ledger.files {
+            report::missing::mark_files(files, &self.ledger.unseen);
+        }
         let own = self.ledger.offers.best("cpu_seconds", "").value.unwrap_or(0.0)
             + sys::own_usage().0.as_secs_f64();
         let disturbed = self.disturbances.until(&at_end, elapsed.as_secs_f64(), own);
@@ -548,6 +578,7 @@ impl<'a> Run<'a> {
             guilty: self.guilty,
             survivors: left,
             cpu_limit_error: self.cpu_limit_error,
+            memory_is_sampled: is_sampled,
             level: self.set.level,
             uses: self.set.uses,
             disturbed,
@@ -558,18 +589,38 @@ impl<'a> Run<'a> {
 }
 
 /// True if this monitor reaps a process as its parent: its usage then counts for the task, including
-/// the children that it waited for.
+/// the children that it waited for. Otherwise the monitor learns of the exit as a tracer only.
+///
+/// The ledger may not know yet that the parent has exited, if both were killed together. So the kernel is
+/// asked for the parent of this moment.
 fn is_reaped_here(pid: Pid, traces: bool, ledger: &Ledger) -> bool {
     let own = std::process::id() as Pid;
-    match ledger.parent_of(pid) {
-        _ if !traces => true,
-        // Its parent lives: the monitor learns of the exit as a tracer only.
-        Some(parent) if parent != own && ledger.contains(parent) => false,
-        Some(parent) if parent == own => true,
+    if !traces || !ledger.is_attached() && ledger.parent_of(pid) == Some(own) {
+        return true;
+    }
+    match proc::stat(pid) {
         // The first process and the orphans of an attached task have parents outside of the task.
-        _ if ledger.is_attached() => {
-            proc::stat(pid).is_some_and(|stat| !ledger.contains(stat.parent))
-        }
-        _ => proc::stat(pid).is_some_and(|stat| stat.parent == own),
+        Some(stat) if ledger.is_attached() => !ledger.contains(stat.parent),
+        Some(stat) => stat.parent == own,
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_whose_parent_died_with_it_is_counted() {
+        let mut child = Command::new("true").spawn().expect("it starts");
+        let (pid, parent) = (child.id() as Pid, 10_000_001);
+        let mut ledger = Ledger::new();
+        // The exit of the parent is not handled yet: no process has its id.
+        ledger.process_started(parent, 1);
+        ledger.process_started(pid, parent);
+        assert!(is_reaped_here(pid, true, &ledger), "this process is its parent by now");
+        child.wait().expect("it ends");
     }
 }

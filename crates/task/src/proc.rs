@@ -53,6 +53,8 @@ pub(crate) struct Memory {
     pub(crate) virtual_bytes_max: u64,
     pub(crate) resident_bytes_max: u64,
     pub(crate) swap_bytes: u64,
+    /// Resident pages of files of tmpfs and of memory that processes share.
+    pub(crate) shared_bytes: u64,
     /// It ignores SIGCHLD: it does not wait for its children, and the kernel adds their usage
     /// nowhere.
     pub(crate) ignores_children: bool,
@@ -66,6 +68,8 @@ pub(crate) struct Io {
     pub(crate) written_bytes: u64,
     pub(crate) device_read_bytes: u64,
     pub(crate) device_written_bytes: u64,
+    /// Number of system calls that wrote.
+    pub(crate) write_calls: u64,
 }
 
 impl Io {
@@ -86,6 +90,7 @@ impl Io {
             device_written_bytes: self
                 .device_written_bytes
                 .saturating_sub(earlier.device_written_bytes),
+            write_calls: self.write_calls.saturating_sub(earlier.write_calls),
         }
     }
 }
@@ -96,6 +101,7 @@ impl std::ops::AddAssign for Io {
         self.written_bytes += other.written_bytes;
         self.device_read_bytes += other.device_read_bytes;
         self.device_written_bytes += other.device_written_bytes;
+        self.write_calls += other.write_calls;
     }
 }
 
@@ -160,9 +166,17 @@ fn parse_memory(text: &[u8]) -> Option<Memory> {
         |name: &str| lines.find_map(|line| line.strip_prefix(name)).and_then(kib_as_bytes);
     let virtual_bytes_max = bytes("VmPeak:")?;
     let resident_bytes_max = bytes("VmHWM:")?;
+    // Both lines are there since Linux 4.5.
+    let shared_bytes = bytes("RssShmem:").unwrap_or(0);
     let swap_bytes = bytes("VmSwap:").unwrap_or(0);
     let ignores_children = lines.find_map(ignores).unwrap_or(false);
-    Some(Memory { virtual_bytes_max, resident_bytes_max, swap_bytes, ignores_children })
+    Some(Memory {
+        virtual_bytes_max,
+        resident_bytes_max,
+        swap_bytes,
+        shared_bytes,
+        ignores_children,
+    })
 }
 
 /// True for a process that ignores SIGCHLD, also after its exit.
@@ -198,6 +212,7 @@ fn parse_io(text: &str) -> Option<Io> {
         device_read_bytes: number("read_bytes:")?,
         device_written_bytes: number("write_bytes:")?
             .saturating_sub(number("cancelled_write_bytes:").unwrap_or(0)),
+        write_calls: number("syscw:")?,
     })
 }
 
@@ -294,6 +309,13 @@ pub(crate) fn descendants(pid: Pid, most: usize) -> Vec<Pid> {
     found
 }
 
+/// Returns the number of hierarchies of control groups in which a process is in a group of this name, or
+/// below one. Version 1 forgets the group of a process that has exited.
+pub(crate) fn groups_named(pid: Pid, group: &str) -> usize {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    text.lines().filter(|line| line.split('/').any(|part| part == group)).count()
+}
+
 /// Returns the process of a thread.
 pub(crate) fn process_of(thread: Pid) -> Option<Pid> {
     status(thread, "Tgid:")
@@ -347,7 +369,7 @@ mod tests {
     #[test]
     fn a_name_that_is_not_utf8_hides_no_field() {
         let status =
-            b"Name:\ta\xff\nUmask:\t0022\nVmPeak:\t   8 kB\nVmHWM:\t   4 kB\nVmSwap:\t   0 kB\n";
+            b"Name:\ta\xff\nUmask:\t0022\nVmPeak:\t   8 kB\nVmHWM:\t   4 kB\nRssShmem:\t   0 kB\nVmSwap:\t   0 kB\n";
         let memory = parse_memory(status).expect("a status");
         assert_eq!((memory.virtual_bytes_max, memory.resident_bytes_max), (8192, 4096));
         let mut stat = b"7 (\xff) S 3".to_vec();

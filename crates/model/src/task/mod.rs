@@ -14,5 +14,5 @@ pub use limits::{Crossing, Limit, LimitError, Limits, amount, parse_bytes};
 pub use resource::{Combine, RESOURCES, Resource, resource};
 pub use summary::{
     Attached, Completeness, Ended, ExitType, Finding, Host, Identity, Job, LimitSet, MechanismUse,
-    Nested, Overhead, Process, Rank, RankUse, Reading, SUMMARY_VERSION, Summary,
+    Missing, Nested, Overhead, Process, Rank, RankUse, Reading, SUMMARY_VERSION, Summary,
 };

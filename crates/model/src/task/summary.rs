@@ -265,6 +265,27 @@ pub struct Reading {
     /// The reason why it is unknown, or a note on what is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The parts of this task that the value cannot contain; empty for `all`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
+}
+
+/// A part of a task that a reading cannot contain, as far as the monitor detected it for this task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// Input and output through mapped files: no system call says how many bytes they are.
+    Mmap,
+    /// Input and output through `io_uring`.
+    IoUring,
+    /// Input and output through `io_submit` (libaio).
+    Aio,
+    /// Storage moved more for the task than its system calls explain.
+    Unexplained,
+    /// Peaks between two samples, and processes that lived between two.
+    BetweenSamples,
+    /// Another part, which the reason names.
+    Other,
 }
 
 /// The part of the task that a reading covers.
@@ -291,6 +312,7 @@ impl Reading {
             completeness: Completeness::None,
             error_bound: None,
             reason: Some(reason.into()),
+            missing: Vec::new(),
         }
     }
 }

@@ -5,14 +5,19 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use skopos_model::task::{Resource, amount};
-use skopos_store::archive::Records;
-use skopos_store::estimate::{CONFIDENCE, Estimate, MAX_RISK, Minimize, Record, estimate, judge};
+use skopos_store::archive::{Keeper, Records};
+use skopos_store::estimate::{
+    CONFIDENCE, Estimate, MAX_RISK, Minimize, Record, estimate_from, judge,
+};
 use skopos_store::stats::Moments;
 
 use crate::verbs::archive::{Place, Selection, failure, known_resource, no_class};
 use skopos_term::Failure;
 use skopos_term::Global;
 use skopos_term::{Out, Style};
+
+/// The resource of `--limit auto`.
+const MEMORY: &str = "resident_bytes_max";
 
 #[derive(Debug, Args)]
 pub(crate) struct EstimateArgs {
@@ -82,8 +87,16 @@ pub(crate) fn run(global: &Global, args: &EstimateArgs) -> Result<ExitCode, Fail
     let conditions = args.selection.conditions()?;
     let resource = known_resource(&args.resource)?;
     let archive = args.place.open()?;
-    let found = archive.records(&args.class, resource, &conditions).map_err(|e| failure(&e))?;
-    let Some(chosen) = estimate(&found.records, args.minimize.into(), args.max_risk) else {
+    let found = match resource.name {
+        // A limit on memory counts what its keeper counts here.
+        MEMORY if skopos_task::kernel_keeps_memory() => {
+            archive.memory_records(&args.class, Keeper::Kernel, &conditions)
+        }
+        MEMORY => archive.memory_records(&args.class, Keeper::Samples, &conditions),
+        _ => archive.records(&args.class, resource, &conditions),
+    };
+    let found = found.map_err(|e| failure(&e))?;
+    let Some(chosen) = estimate_from(&found.evidence, args.minimize.into(), args.max_risk) else {
         if found.unfinished + found.unknown == 0 {
             return Err(no_class(&archive, &args.class));
         }
@@ -166,7 +179,10 @@ fn human(
     out.table(&rows, &[1, 2, 3])?;
     for (count, what) in [
         (found.lower_bounds, "records are lower bounds: the tasks used more than was measured"),
-        (found.unfinished, "tasks did not return 0, so their needs are unknown"),
+        (
+            found.unfinished,
+            "tasks did not return 0; those that a limit ended count as needing more",
+        ),
         (found.unknown, "tasks were not measured"),
     ] {
         if count > 0 {

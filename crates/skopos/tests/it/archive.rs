@@ -275,6 +275,31 @@ fn a_second_attempt_has_the_signals_and_the_input_of_the_first() {
 }
 
 #[test]
+fn an_automatic_limit_grants_the_memory_in_files() {
+    let dir = runtime_dir();
+    let dir = dir.path();
+    let archive = dir.join("state/tasks.sqlite");
+    // A file in memory belongs to no process.
+    let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("skipped: there is no /dev/shm");
+    };
+    let file = place.path().join("x");
+    let script =
+        format!("head -c 150000000 /dev/zero > {0}; exec 3<{0}; sleep 0.3; rm {0}", file.display());
+    let attempt = |more: &[&str]| {
+        let args = ["run", "--name", "files", "--archive", text(&archive)];
+        run(dir, &[&args[..], more, &["--", "sh", "-c", &script]].concat())
+    };
+    for _ in 0..10 {
+        assert_eq!(attempt(&[]).code, 0);
+    }
+    let limited = attempt(&["--limit", "auto"]);
+    assert_eq!(limited.code, 0, "{limited:?}");
+    assert!(!limited.stderr.contains("once more"), "{limited:?}");
+    assert!(!limited.stderr.contains("not limited"), "{limited:?}");
+}
+
+#[test]
 fn nothing_is_limited_while_little_is_known() {
     let dir = runtime_dir();
     let dir = dir.path();

@@ -20,5 +20,5 @@ pub use condition::{ConditionError, Conditions, FIELDS};
 pub use error::Error;
 pub use file::Archive;
 pub use import::{ForeignReader, ImportSummary, Refusal};
-pub use queries::{Class, Records, Usage};
+pub use queries::{Class, Keeper, Records, Usage};
 pub use rows::{Cell, Field, Filter};

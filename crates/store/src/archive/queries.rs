@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
-use skopos_model::task::Resource;
+use skopos_model::task::{Resource, resource};
 
 use super::condition::Conditions;
 use super::error::Error;
 use super::file::Archive;
-use crate::estimate::Record;
+use crate::estimate::{Evidence, Record};
 use crate::stats::Distribution;
 
 /// A class of tasks.
@@ -44,11 +44,22 @@ impl Usage {
     }
 }
 
+/// The enforcement of a limit on memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// The kernel bounds the charge of a control group.
+    Kernel,
+    /// Samples bound resident memory and files of tmpfs.
+    Samples,
+}
+
 /// Records for an estimate.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// A record for each task that returned 0.
     pub records: Vec<Record>,
+    /// The same and the attempts that a limit on this resource ended, the oldest first.
+    pub evidence: Vec<Evidence>,
     /// Number of records whose value is a lower bound.
     pub lower_bounds: u64,
     /// Number of tasks that did not return 0, or were ended because of a limit: it is unknown how much
@@ -115,6 +126,37 @@ impl Archive {
         Ok(hosts)
     }
 
+    /// Returns the memory that a limit would have to grant each task of a class, and its duration. `kept_by`
+    /// says whether the kernel enforces the limit on a control group, whose charge then counts, or samples
+    /// do, which count resident memory and files of tmpfs. A report without a charge counts like one of
+    /// samples.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn memory_records(
+        &self,
+        class: &str,
+        kept_by: Keeper,
+        conditions: &Conditions,
+    ) -> Result<Records, Error> {
+        let sampled = "(SELECT sum(value) FROM reading JOIN resource ON resource.id = reading.resource
+             WHERE reading.task = task.id AND name IN ('resident_bytes_max', 'tmpfs_bytes_max')
+             AND EXISTS (SELECT 1 FROM reading AS r JOIN resource AS n ON n.id = r.resource
+                 WHERE r.task = task.id AND n.name = 'resident_bytes_max' AND r.value IS NOT NULL))";
+        let charge = "(SELECT value FROM reading JOIN resource ON resource.id = reading.resource
+             WHERE reading.task = task.id AND name = 'cgroup_bytes_max')";
+        let value = match kept_by {
+            Keeper::Samples => sampled.to_owned(),
+            Keeper::Kernel => {
+                format!("coalesce(max({charge}, {sampled}), {charge}, {sampled})")
+            }
+        };
+        match resource("resident_bytes_max") {
+            Some(memory) => self.records_of(class, memory, &value, conditions),
+            None => Ok(Records::default()),
+        }
+    }
+
     /// Returns the amount of one resource that each task of a class used, and its duration.
     ///
     /// # Errors
@@ -125,15 +167,33 @@ impl Archive {
         resource: &Resource,
         conditions: &Conditions,
     ) -> Result<Records, Error> {
+        self.records_of(class, resource, "reading.value", conditions)
+    }
+
+    /// Returns records whose amount is the SQL expression `value`. Whether the value covers the whole task is
+    /// that of the reading of `resource`.
+    fn records_of(
+        &self,
+        class: &str,
+        resource: &Resource,
+        value: &str,
+        conditions: &Conditions,
+    ) -> Result<Records, Error> {
         let (clause, mut values) = conditions.sql();
-        let name: rusqlite::types::Value = resource.name.to_owned().into();
-        values.insert(0, name);
+        let ended_for = format!("{}: %", resource.short());
+        let name = || resource.name.to_owned();
+        values.splice(0..0, [ended_for, name(), name()].map(Into::into));
         values.push(class.to_owned().into());
+        // A limit that ended the task is written as `memory: 5.1 GiB > 4 GiB`.
         let query = format!(
-            "SELECT value, is_whole, end_seconds - start_seconds, exit_type = 'normal' AND status = 0
+            "SELECT {value}, is_whole, end_seconds - start_seconds, exit_type = 'normal' AND status = 0,
+             CASE WHEN exit_type = 'limit' AND EXISTS (SELECT 1 FROM json_each(document, '$.ended.limits')
+                 WHERE value LIKE ?)
+             THEN (SELECT json_extract(value, '$.most') FROM json_each(document, '$.limits_set')
+                 WHERE json_extract(value, '$.name') = ?) END
              FROM task LEFT JOIN reading ON reading.task = task.id
              AND reading.resource = (SELECT id FROM resource WHERE name = ?)
-             WHERE {clause} AND class = ?"
+             WHERE {clause} AND class = ? ORDER BY end_seconds, task.id"
         );
         let mut found = Records::default();
         self.for_each_row(&query, values, "the values cannot be read", |row| {
@@ -141,10 +201,17 @@ impl Archive {
             let seconds: f64 = row.get(2)?;
             let is_finished: Option<bool> = row.get(3)?;
             let seconds = if resource.unit == "seconds" { 1.0 } else { seconds };
+            let limit: Option<f64> = row.get(4)?;
+            if let Some(value) = limit.filter(|_| seconds > 0.0) {
+                let record = Record { value, seconds };
+                found.evidence.push(Evidence { record, is_censored: true });
+            }
             match value.filter(|_| seconds > 0.0) {
                 _ if is_finished != Some(true) => found.unfinished += 1,
                 Some(value) => {
-                    found.records.push(Record { value, seconds });
+                    let record = Record { value, seconds };
+                    found.records.push(record);
+                    found.evidence.push(Evidence { record, is_censored: false });
                     let is_complete: Option<bool> = row.get(1)?;
                     found.lower_bounds += u64::from(is_complete != Some(true));
                 }

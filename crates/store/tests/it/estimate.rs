@@ -2,7 +2,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use skopos_store::estimate::{Minimize, Record, estimate, judge, waste};
+use skopos_store::estimate::{
+    Evidence, HALF_LIFE, Minimize, Record, estimate, estimate_from, judge, waste,
+};
 
 /// Mean waste, task by task, as the paper defines it.
 fn mean_waste(records: &[Record], allocation: f64, maximum: f64) -> f64 {
@@ -92,4 +94,38 @@ fn a_limit_is_slightly_above_the_allocation() {
             "{a}"
         );
     }
+}
+
+fn evidence(value: f64, is_censored: bool) -> Evidence {
+    Evidence { record: Record { value, seconds: 1.0 }, is_censored }
+}
+
+#[test]
+fn an_attempt_that_a_limit_ended_needs_more() {
+    let chosen = |all: &[Evidence]| estimate_from(all, Minimize::Waste, 0.1);
+    let mut all = vec![evidence(100.0, false); 10];
+    let before = chosen(&all).expect("records");
+    assert_eq!((before.allocation, before.maximum), (100.0, 100.0));
+    // Each attempt with 100 is ended: what the tasks need is not in the records of those that were not.
+    all.extend(vec![evidence(100.0, true); 5]);
+    let after = chosen(&all).expect("records");
+    assert_eq!((after.allocation, after.maximum, after.count), (200.0, 200.0, 10));
+    // One of them is known by now to need 150.
+    all.push(evidence(150.0, false));
+    let known = chosen(&all).expect("records");
+    assert_eq!((known.allocation, known.maximum), (150.0, 150.0));
+    assert_eq!(chosen(&[evidence(1.0, true); 20]), None, "no task ended by itself");
+}
+
+#[test]
+fn old_tasks_fade() {
+    let half_lives = 8 * HALF_LIFE as usize;
+    let mut all = vec![evidence(1000.0, false); 100];
+    all.extend(vec![evidence(10.0, false); half_lives]);
+    let found = estimate_from(&all, Minimize::Waste, 0.1).expect("records");
+    assert_eq!((found.allocation, found.maximum), (10.0, 1000.0));
+    assert!(found.risk < 0.01, "{found:?}");
+    all.reverse();
+    let found = estimate_from(&all, Minimize::Waste, 0.1).expect("records");
+    assert_eq!(found.allocation, 1000.0, "the program needs more by now");
 }

@@ -78,8 +78,16 @@ impl Readings {
         let Some(value) = value.filter(|v| v.is_finite() && *v >= 0.0) else { return };
         let reason = Some(reason.to_owned()).filter(|reason| !reason.is_empty());
         let (method, unit) = (self.1.to_owned(), unit.to_owned());
-        let reading =
-            Reading { value: Some(value), unit, method, completeness, error_bound, reason };
+        let missing = Vec::new();
+        let reading = Reading {
+            value: Some(value),
+            unit,
+            method,
+            completeness,
+            error_bound,
+            reason,
+            missing,
+        };
         self.0.insert(name, reading);
     }
 

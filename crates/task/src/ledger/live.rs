@@ -15,6 +15,10 @@ pub(super) struct Live {
     pub(super) threads: u64,
     pub(super) memory: Option<Memory>,
     pub(super) io: Option<Io>,
+    /// `io` was read when the process was about to exit.
+    pub(super) io_is_final: bool,
+    /// The greatest resident size that the kernel told of its exited children.
+    pub(super) children_resident_max: u64,
     /// Usage of its children that have exited and that it has to wait for.
     pub(super) children: Reaped,
     /// The last known bytes of those children. Once the process has waited for them, its own counts

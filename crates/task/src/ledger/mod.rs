@@ -21,9 +21,11 @@ use self::live::{Live, label};
 use self::peaks::Peaks;
 use crate::baseline::Baseline;
 use crate::member::Member;
+use crate::membership::Membership;
 use crate::patient::{COMMAND_TIMEOUT, Late, PatientReader};
 use crate::proc::{self, Io, Memory};
 use crate::sys::{Pid, Status, Usage};
+use crate::unseen::Unseen;
 
 pub(crate) use offers::{Offer, Offers};
 pub(crate) use reaped::Reaped;
@@ -38,6 +40,8 @@ pub(crate) struct Ledger {
     pub(crate) processes_total: u64,
     pub(crate) processes_max: u64,
     pub(crate) threads_max: u64,
+    /// Threads that started, as far as they were seen.
+    pub(crate) threads_total: u64,
     threads: u64,
     resident: Peaks,
     virtual_size: Peaks,
@@ -64,6 +68,12 @@ pub(crate) struct Ledger {
     /// Monitors inside the task, and the number of those left out.
     pub(crate) nested: (Vec<Nested>, u64),
     is_attached: bool,
+    /// Tells the processes of the task from others below the monitor.
+    pub(crate) membership: Membership,
+    /// Ways of input and output of the task that byte counts leave out.
+    pub(crate) unseen: Unseen,
+    /// Number of children that exited beside strangers, without evidence that they were of the task.
+    pub(crate) unassigned: u64,
     /// The usage of all processes together at the time of the attach.
     pub(crate) baseline: Baseline,
     /// Processes started or exited while the baseline was read, so it may be too small.
@@ -113,6 +123,10 @@ impl Ledger {
             files: None,
             nested: (Vec::new(), 0),
             is_attached: false,
+            membership: Membership::default(),
+            unassigned: 0,
+            unseen: Unseen::default(),
+            threads_total: 0,
             baseline: Baseline::default(),
             baseline_is_torn: false,
             untraced: 0,
@@ -126,6 +140,15 @@ impl Ledger {
     /// Creates the ledger of a task that was running before the monitor.
     pub(crate) fn for_attached() -> Self {
         Self { is_attached: true, ..Self::new() }
+    }
+
+    /// Sets the facts by which processes of the task are told from others. Beside strangers the ids of
+    /// exited processes are kept: an orphan that has exited is known by its id.
+    pub(crate) fn set_membership(&mut self, membership: Membership) {
+        if membership.has_strangers() {
+            self.keep_exited_pids();
+        }
+        self.membership = membership;
     }
 
     /// True if the task was running before the monitor.
@@ -192,6 +215,7 @@ impl Ledger {
         self.virtual_size.started(pid);
         self.processes_total += 1;
         self.processes_max = self.processes_max.max(self.live.len() as u64);
+        self.threads_total += 1;
         self.set_threads(self.threads + 1);
     }
 
@@ -252,6 +276,22 @@ impl Ledger {
         reader.read(COMMAND_TIMEOUT + walk, move || proc::pss_bytes(pid))
     }
 
+    /// Looks at a process for ways of input and output that byte counts leave out.
+    pub(crate) fn look_for_unseen(&mut self, pid: Pid) {
+        let found = match &mut self.patient {
+            None => Ok(Unseen::of(pid)),
+            Some(reader) => reader.read(COMMAND_TIMEOUT, move || Unseen::of(pid)),
+        };
+        // A process that forks without end is ended by a limit.
+        self.unseen.merge(found.unwrap_or_default());
+    }
+
+    /// Time since a process started, or was found.
+    pub(crate) fn age_seconds(&self, pid: Pid) -> f64 {
+        let begun = self.live.get(&pid).map(|live| live.process.start_seconds);
+        begun.map_or(0.0, |begun| self.elapsed().as_secs_f64() - begun)
+    }
+
     /// Records that a process runs in its parent's memory, which is counted for the parent, until its
     /// exec. The exec may have been recorded before.
     pub(crate) fn mark_borrowed_memory(&mut self, pid: Pid) {
@@ -273,6 +313,7 @@ impl Ledger {
         if let Some(live) = self.live.get_mut(&pid) {
             let (before, after) = (live.threads, change(live.threads));
             live.threads = after;
+            self.threads_total += after.saturating_sub(before);
             let total = (self.threads + after).saturating_sub(before);
             self.set_threads(total);
         }
@@ -298,6 +339,7 @@ impl Ledger {
                 virtual_bytes_max: now.virtual_bytes_max.max(before.virtual_bytes_max),
                 resident_bytes_max: now.resident_bytes_max.max(before.resident_bytes_max),
                 swap_bytes: now.swap_bytes.max(before.swap_bytes),
+                shared_bytes: now.shared_bytes,
                 ignores_children,
             });
         }
@@ -336,12 +378,53 @@ impl Ledger {
     /// Records the usage of an exited process with its parent, to which the kernel adds it if the
     /// parent waits.
     pub(crate) fn credit_parent(&mut self, pid: Pid, usage: Usage) {
-        let Some((io, parent)) = self.live.get(&pid).map(|l| (l.io, l.process.parent)) else {
-            return;
-        };
+        let Some(live) = self.live.get(&pid) else { return };
+        let (seen, parent) = (live.io, live.process.parent);
+        let io = seen.filter(|_| live.io_is_final);
         if let Some(parent) = self.live.get_mut(&parent) {
-            parent.children.add(usage, io);
+            parent.children.add(usage, io, seen);
         }
+    }
+
+    /// Records that the bytes of a process are those at its end.
+    pub(crate) fn mark_final_io(&mut self, pid: Pid) {
+        if let Some(live) = self.live.get_mut(&pid) {
+            live.io_is_final = live.io.is_some();
+        }
+    }
+
+    /// Records the kernel's maximum of the resident size of an exited process, which outlives each exec.
+    /// The peak of the last program is known already; a greater maximum is that of an earlier program,
+    /// unless a child or the parent explains it. The memory that a process has of its parent until its
+    /// first exec counts for the parent.
+    ///
+    /// Without a tracer, exits of other processes are not seen, so the maximum may be that of a child.
+    pub(crate) fn record_earlier_programs(&mut self, pid: Pid, most: u64, is_traced: bool) {
+        let Some(live) = self.live.get(&pid) else { return };
+        let parent = live.process.parent;
+        let known = live.memory.map_or(0, |memory| memory.resident_bytes_max);
+        let is_explained = live.borrows_memory || most <= known.max(live.children_resident_max);
+        if let Some(parent) = self.live.get_mut(&parent) {
+            parent.children_resident_max = parent.children_resident_max.max(most);
+        }
+        if is_explained || most <= self.resident_of_parent(parent) {
+            return;
+        }
+        if is_traced {
+            if let Some(memory) = self.live.get_mut(&pid).and_then(|live| live.memory.as_mut()) {
+                memory.resident_bytes_max = memory.resident_bytes_max.max(most);
+            }
+        } else {
+            self.largest_resident = self.largest_resident.max(most);
+        }
+    }
+
+    /// The greatest resident size of a parent so far. That of a parent that is gone is at most the greatest
+    /// of all.
+    fn resident_of_parent(&self, parent: Pid) -> u64 {
+        let now = proc::memory(parent).map(|memory| memory.resident_bytes_max);
+        let is_monitor = parent == std::process::id() as Pid;
+        now.unwrap_or(if is_monitor { u64::MAX } else { self.largest_resident })
     }
 
     /// Records that a process exited just now.
@@ -433,6 +516,11 @@ impl Ledger {
     /// The parent of a living process.
     pub(crate) fn parent_of(&self, pid: Pid) -> Option<Pid> {
         self.live.get(&pid).map(|live| live.process.parent)
+    }
+
+    /// The bytes of a living process, if they are those at its end.
+    pub(crate) fn final_io_of(&self, pid: Pid) -> Option<Io> {
+        self.live.get(&pid).filter(|live| live.io_is_final)?.io
     }
 
     /// The last known bytes of a living process.

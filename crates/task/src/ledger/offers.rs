@@ -101,6 +101,7 @@ impl Offers {
             completeness: best.completeness,
             error_bound: best.error_bound,
             reason: best.reason.clone(),
+            missing: Vec::new(),
         }
     }
 }

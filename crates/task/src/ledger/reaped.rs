@@ -8,7 +8,8 @@ use crate::sys::Usage;
 pub(crate) struct Reaped {
     pub(crate) usage: Usage,
     pub(crate) io: Io,
-    /// Number of processes whose byte counts could not be read.
+    /// Number of processes whose byte counts at the end could not be read: their last known ones are in
+    /// the sum.
     pub(crate) without_io: u64,
 }
 
@@ -16,12 +17,12 @@ impl Reaped {
     /// Adds the sums of children that their parent turned out not to wait for.
     pub(super) fn merge(&mut self, others: &Self) {
         let without_io = self.without_io + others.without_io;
-        self.add(others.usage, Some(others.io));
+        self.add(others.usage, Some(others.io), None);
         self.without_io = without_io;
     }
 
-    /// Adds one more process.
-    pub(crate) fn add(&mut self, usage: Usage, io: Option<Io>) {
+    /// Adds one more process, with its bytes at the end; `seen` has those of an earlier moment.
+    pub(crate) fn add(&mut self, usage: Usage, io: Option<Io>, seen: Option<Io>) {
         let sum = &mut self.usage;
         sum.user += usage.user;
         sum.system += usage.system;
@@ -31,7 +32,10 @@ impl Reaped {
         sum.involuntary_switches += usage.involuntary_switches;
         match io {
             Some(io) => self.io += io,
-            None => self.without_io += 1,
+            None => {
+                self.io += seen.unwrap_or_default();
+                self.without_io += 1;
+            }
         }
     }
 }

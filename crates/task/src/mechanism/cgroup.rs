@@ -6,8 +6,10 @@
 //! task.
 
 mod delegation;
+mod events;
 mod group_name;
 
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -21,8 +23,9 @@ use skopos_model::task::{Completeness, Crossing, Limit, Limits};
 use self::delegation::Delegation;
 use self::group_name::sweep;
 use super::reasons::still_running;
-use super::{Launch, Mechanism};
+use super::{Launch, Mechanism, Sample};
 use crate::ledger::{Ledger, Offer};
+use crate::proc;
 use crate::sys::Pid;
 
 /// The name in reports.
@@ -36,6 +39,9 @@ const SETUP_SECONDS: f64 = 0.001;
 const THREADS_EACH: f64 = 8.0;
 const MIN_THREADS: f64 = 4096.0;
 
+/// The most processes outside of the group's own list whose groups one sample reads.
+const MAX_CHECKED: usize = 256;
+
 /// The note on the two parts of the processor time, whose sum is exact.
 const BY_TICKS: &str = "the kernel's clock samples the division into these two once a tick";
 
@@ -46,6 +52,8 @@ pub(crate) struct Cgroup {
     delegation: Vec<Delegation>,
     /// The reason why a group above delegates no controllers.
     delegation_error: Option<String>,
+    /// The reason why the groups no longer hold the whole task within its limit, if a sample found one.
+    lost: Option<String>,
 }
 
 /// A group that was created in one hierarchy.
@@ -69,11 +77,11 @@ impl Group {
 impl Cgroup {
     pub(crate) fn new(limits: &Limits) -> Self {
         let (groups, delegation) = (Vec::new(), Vec::new());
-        Self { limits: limits.clone(), groups, delegation, delegation_error: None }
+        Self { limits: limits.clone(), groups, delegation, delegation_error: None, lost: None }
     }
 
-    /// Makes groups of version 2 delegate the controllers that the limits need.
-    fn delegate(&mut self, parent: &Path) {
+    /// The controllers that the limits need.
+    fn wanted(&self) -> Vec<&'static str> {
         let is_limited = |name| self.limits.of(name).is_some();
         let mut wanted = Vec::new();
         if is_limited("resident_bytes_max") {
@@ -82,10 +90,26 @@ impl Cgroup {
         if is_limited("threads_max") || is_limited("processes_max") {
             wanted.push("pids");
         }
+        wanted
+    }
+
+    /// Returns the group below which the task's one is created: the monitor's own group, or in version 2 the
+    /// one above, if that alone passes on the controllers which the limits need.
+    fn place(&mut self, parent: &Path) -> PathBuf {
+        let wanted = self.wanted();
         match Delegation::request(parent, &wanted) {
             Ok(delegation) => self.delegation.extend(delegation),
             Err(why) => self.delegation_error = Some(why),
         }
+        // An administrator may create a group anywhere; a batch system expects its tasks in its own group.
+        let user = rustix::process::geteuid();
+        if !user.is_root()
+            && let Some(above) = delegation::above(parent, &wanted, user.as_raw())
+        {
+            self.delegation_error = None;
+            return above;
+        }
+        parent.to_owned()
     }
 
     /// Returns the file that sets the group's limit on memory.
@@ -104,8 +128,7 @@ impl Cgroup {
 
     /// Returns the number after `key ` in a file of such lines.
     fn keyed_number(&self, file: &str, key: &str) -> Option<u64> {
-        let text = fs::read_to_string(self.file(file)?).ok()?;
-        text.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+        events::keyed(&self.file(file)?, key)
     }
 
     /// Returns the total stall time in the `some` line of a pressure file, in seconds.
@@ -142,11 +165,32 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Returns the number of processes that the kernel killed because the group was out of memory.
-    fn oom_kills(&self) -> u64 {
-        self.keyed_number("memory.events", "oom_kill")
-            .or_else(|| self.keyed_number("memory.oom_control", "oom_kill"))
-            .unwrap_or(0)
+    /// Returns a text about a living process of the task that is outside of a group, if there is one.
+    fn escaped(&self, ledger: &Ledger) -> Option<String> {
+        let name = ledger.membership.group.as_ref()?;
+        let living = ledger.live_pids();
+        let mut outside: HashSet<Pid> = HashSet::new();
+        for group in &self.groups {
+            let inside = fs::read_to_string(group.folder.join("cgroup.procs")).ok()?;
+            let inside: HashSet<Pid> = inside.lines().filter_map(|pid| pid.parse().ok()).collect();
+            outside.extend(living.iter().filter(|pid| !inside.contains(pid)));
+        }
+        // A process may be in a group below, or have started or exited just now.
+        let is_outside = |pid: &Pid| {
+            let is_out = proc::groups_named(*pid, name) < self.groups.len();
+            is_out && proc::stat(*pid).is_some_and(|stat| !stat.is_zombie)
+        };
+        let pid = outside.into_iter().take(MAX_CHECKED).find(is_outside)?;
+        let command = ledger.command_of(pid).unwrap_or_default();
+        Some(format!("{command} (pid {pid}) left the control group of the task"))
+    }
+
+    /// Returns a text if the group's limit on memory is no longer the one that was set.
+    fn raised(&self) -> Option<String> {
+        let most = self.limits.of("resident_bytes_max")?;
+        let now = fs::read_to_string(self.memory_max()?).ok()?;
+        let is_kept = now.trim().parse::<f64>().is_ok_and(|now| now <= most);
+        (!is_kept).then(|| "the limit of the control group was raised".to_owned())
     }
 
     /// Returns the peak of the group's charge.
@@ -169,9 +213,9 @@ impl Mechanism for Cgroup {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let mut refused = None;
         for parent in parents(&own, &mounts) {
-            sweep(&parent);
-            self.delegate(&parent);
-            let folder = parent.join(group_name::own_name(group_name::TASK)?);
+            let place = self.place(&parent);
+            sweep(&place);
+            let folder = place.join(group_name::own_name(group_name::TASK)?);
             match fs::create_dir(&folder) {
                 Ok(()) => self.groups.push(Group { folder, parent }),
                 Err(e) => {
@@ -197,7 +241,7 @@ impl Mechanism for Cgroup {
 
     /// Moves the child into those groups that it could not enter by itself; the kernel makes the
     /// monitor wait for this. A group that the child cannot enter is dropped.
-    fn attach(&mut self, root: Pid, _ledger: &mut Ledger) -> io::Result<()> {
+    fn attach(&mut self, root: Pid, ledger: &mut Ledger) -> io::Result<()> {
         let mut refused = None;
         self.groups.retain(|group| match group.enter(root) {
             Ok(()) => true,
@@ -210,21 +254,34 @@ impl Mechanism for Cgroup {
         });
         match refused {
             Some(e) if self.groups.is_empty() => Err(e),
-            _ => Ok(()),
+            _ => {
+                ledger.membership.group = Some(group_name::own_name(group_name::TASK)?);
+                Ok(())
+            }
+        }
+    }
+
+    fn sample(&mut self, _now: &mut Sample, ledger: &mut Ledger) {
+        if self.lost.is_none() {
+            self.lost = self.escaped(ledger).or_else(|| self.raised());
         }
     }
 
     fn crossings(&mut self, _ledger: &Ledger) -> Vec<Crossing> {
         let mut crossings = Vec::new();
         let limit = |name| self.limits.iter().find(|limit: &Limit| limit.resource.name == name);
-        if let Some(limit) = limit("resident_bytes_max").filter(|_| self.oom_kills() > 0) {
+        let folder = |file: &str| Some(self.file(file)?.parent()?.to_owned());
+        let memory = || self.memory_max()?.parent().map(Path::to_owned);
+        if let Some(limit) = limit("resident_bytes_max")
+            && memory().is_some_and(|group| events::ran_out_of_memory(&group))
+        {
             // The task reached the limit, because the kernel granted no more. The kernel rounds the
             // limit down to whole pages, so the charge may be a little less than the limit.
             let value = self.charged_max().map_or(limit.most, |b| limit.most.max(b as f64));
             crossings.push(Crossing { limit, value });
         }
         if let Some(limit) = limit("threads_max")
-            && self.keyed_number("pids.events", "max").is_some_and(|refused| refused > 0)
+            && folder("pids.max").is_some_and(|group| events::refused_threads(&group, limit.most))
         {
             crossings.push(Crossing { limit, value: limit.most + 1.0 });
         }
@@ -260,7 +317,7 @@ impl Mechanism for Cgroup {
     }
 
     fn enforces(&self, resource: &str) -> bool {
-        resource == "resident_bytes_max" && self.memory_max().is_some()
+        resource == "resident_bytes_max" && self.lost.is_none() && self.memory_max().is_some()
     }
 
     fn kill_all(&mut self) -> bool {
@@ -280,7 +337,7 @@ impl Mechanism for Cgroup {
         };
         let left = self.file("cgroup.procs").and_then(|path| fs::read_to_string(path).ok());
         let left = left.map_or(0, |pids| pids.lines().count());
-        let left = still_running(left);
+        let left = self.escaped(ledger).or(self.lost.take()).or(still_running(left));
         if self.charged_max().is_none() {
             ledger.offers.mark_unavailable(
                 "cgroup_bytes_max",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use skopos_model::task::{Limits, MechanismUse};
+use skopos_model::task::{Limit, Limits, MechanismUse, resource};
 
 use super::bpf::{self, Bpf};
 use super::cgroup::{self, Cgroup};
@@ -18,6 +18,7 @@ use super::preload::{self, Preload};
 use super::procfs::{self, Procfs};
 use super::ptrace::{self, Ptrace};
 use super::seccomp::{self, Seccomp};
+use super::statfs::{self, Statfs};
 use super::taskstats::{self, Taskstats};
 use super::tree::{self, Tree};
 use super::wait4::{self, Wait4};
@@ -35,7 +36,7 @@ const TRACKED_BY_BPF: &str = "`bpf` tracks process starts and exits";
 const FILES_BY_BPF: &str = "`bpf` counts the files";
 
 /// The names of all mechanisms, as reports and `--mechanism` use them, in the order of reports.
-pub const MECHANISMS: [&str; 16] = [
+pub const MECHANISMS: [&str; 17] = [
     bpf::NAME,
     ptrace::NAME,
     connector::NAME,
@@ -51,6 +52,7 @@ pub const MECHANISMS: [&str; 16] = [
     fanotify::NAME,
     inotify::NAME,
     tree::NAME,
+    statfs::NAME,
     nested::NAME,
 ];
 
@@ -98,6 +100,22 @@ pub fn choose(order: &Order) -> Choice {
     Choice { level, uses }
 }
 
+/// Returns true if the kernel would enforce a limit on the memory of a task that is started here: the monitor
+/// may create a control group with the controller `memory`.
+pub fn kernel_keeps_memory() -> bool {
+    const NAME: &str = "resident_bytes_max";
+    let mut limits = Limits::default();
+    let limit = resource(NAME).map(|resource| Limit { resource, most: MUCH_MEMORY });
+    if limit.is_none_or(|limit| limits.add(limit).is_err()) {
+        return false;
+    }
+    let mut group = Cgroup::new(&limits);
+    group.prepare(&mut Launch::default()).is_ok() && group.enforces(NAME)
+}
+
+/// A limit that no task reaches: a pebibyte.
+const MUCH_MEMORY: f64 = (1u64 << 50) as f64;
+
 /// Selects and prepares the mechanisms of a run.
 pub(crate) fn select(order: &Order) -> MechanismSet {
     let wanted = order.level.unwrap_or(USUAL_LEVEL);
@@ -143,11 +161,16 @@ pub(crate) fn select(order: &Order) -> MechanismSet {
     set.try_add(nvml::NAME, "GPUs on which the task has a context, and their memory", nvml);
     set.add_opens(wanted, order);
     let folders = watched(order);
-    if folders.is_empty() {
-        set.skip(tree::NAME, NOT_WATCHED);
+    if folders.is_empty() && statfs::is_remote(&working_folder(order)) {
+        set.skip(tree::NAME, statfs::REMOTE);
+    } else if folders.is_empty() {
+        let why = "files and space in the working folder";
+        set.add(tree::NAME, why, Box::new(Tree::of_working_folder(working_folder(order))));
     } else {
         set.add(tree::NAME, "files and space in the watched folders", Box::new(Tree::new(folders)));
     }
+    let why = "growth of the file system of the working folder, by any program";
+    set.try_add(statfs::NAME, why, Box::new(Statfs::new(working_folder(order))));
     // Comes last: its lower bounds replace only values that no other mechanism knows completely.
     let why = "values of monitors inside the task, as lower bounds";
     set.try_add(nested::NAME, why, Box::new(NestedMonitors::default()));
@@ -165,12 +188,17 @@ fn watched(order: &Order) -> Vec<PathBuf> {
     let is_limited =
         ["files", "footprint_bytes"].iter().any(|name| order.limits.of(name).is_some());
     if order.watch.is_empty() && is_limited {
-        return vec![match order.attach {
-            Some(pid) => fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default(),
-            None => PathBuf::from("."),
-        }];
+        return vec![working_folder(order)];
     }
     order.watch.clone()
+}
+
+/// The folder in which the task starts, or in which an attached process works.
+fn working_folder(order: &Order) -> PathBuf {
+    match order.attach {
+        Some(pid) => fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default(),
+        None => PathBuf::from("."),
+    }
 }
 
 impl MechanismSet {

@@ -292,6 +292,7 @@ impl Mechanism for Connector {
             ("processes_max", ledger.processes_max),
             ("processes_total", ledger.processes_total),
             ("threads_max", ledger.threads_max),
+            ("threads_total", ledger.threads_total),
         ] {
             let (value, mut reason) = (value as f64, reason.clone());
             let (mut completeness, mut error_bound) = (completeness, error_bound);

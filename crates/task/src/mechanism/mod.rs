@@ -5,6 +5,7 @@
 //! | [`wait4`] | notification | nothing | processor time, faults, switches and bytes of all reaped processes |
 //! | [`procfs`] | query | nothing | the state of processes at each sample |
 //! | [`tree`] | query | nothing | files and space in folders at each sample |
+//! | [`statfs`] | query | nothing | growth of the file system at each sample |
 //! | [`ptrace`] | notification | permission to trace | every process at its start and exit |
 //! | [`bpf`] | notification | root, or two capabilities; Linux 6.16 with BTF | every process at its start and exit, bytes of all |
 //! | [`cgroup`] | query | a group of its own | processor time, the group's memory, pressure; enforces limits |
@@ -41,7 +42,9 @@ mod reasons;
 pub(crate) mod reconcile;
 pub(crate) mod seccomp;
 mod since_attach;
+pub(crate) mod statfs;
 pub(crate) mod taskstats;
+mod tmpfs;
 pub(crate) mod tree;
 pub(crate) mod wait4;
 
@@ -143,6 +146,8 @@ pub(crate) struct Sample {
     pub(crate) resident_bytes: Option<u64>,
     /// Resident bytes with shared pages counted once, if a limit needs them.
     pub(crate) unshared_bytes: Option<u64>,
+    /// Bytes in files of tmpfs that the task made and that no resident size contains.
+    pub(crate) tmpfs_bytes: Option<u64>,
     pub(crate) pss_bytes: Option<u64>,
     pub(crate) virtual_bytes: Option<u64>,
     pub(crate) swap_bytes: Option<u64>,
@@ -163,7 +168,10 @@ impl Sample {
         let count = |value: Option<u64>| value.map(|v| v as f64);
         match resource {
             "cpu_seconds" => self.cpu_seconds,
-            "resident_bytes_max" => count(self.unshared_bytes.or(self.resident_bytes)),
+            "resident_bytes_max" => {
+                let resident = self.unshared_bytes.or(self.resident_bytes)?;
+                count(Some(resident + self.tmpfs_bytes.unwrap_or(0)))
+            }
             "pss_bytes_max" => count(self.pss_bytes),
             "virtual_bytes_max" => count(self.virtual_bytes),
             "swap_bytes_max" => count(self.swap_bytes),

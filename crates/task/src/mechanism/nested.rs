@@ -307,6 +307,7 @@ mod tests {
 
     fn message(pid: Pid, end_seconds: Option<f64>, memory: f64, bound: f64) -> Vec<u8> {
         let reading = Reading {
+            missing: Vec::new(),
             value: Some(memory),
             unit: "bytes".into(),
             method: "ptrace".into(),
@@ -352,6 +353,7 @@ mod tests {
     #[test]
     fn a_part_of_a_sum_of_peaks_is_not_a_lower_bound() {
         let reading = |completeness, error_bound| Reading {
+            missing: Vec::new(),
             value: Some(100.0),
             unit: String::new(),
             method: "ptrace".into(),

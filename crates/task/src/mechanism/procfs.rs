@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use skopos_model::task::{Completeness, Limits};
 
 use super::since_attach::SinceAttach;
+use super::tmpfs::TmpfsFiles;
 use super::{Mechanism, Sample};
 use crate::family;
 use crate::ledger::{Ledger, Offer};
@@ -39,10 +40,17 @@ pub(crate) struct Procfs {
     is_cut: bool,
     /// The limit on resident memory.
     memory_most: f64,
+    /// PSS is limited.
+    needs_pss: bool,
     root: Option<Pid>,
     last: Sample,
     greatest: Sample,
     pss_again: Option<Instant>,
+    /// Files of tmpfs, and the time of the next look at them if no limit needs them.
+    tmpfs: TmpfsFiles,
+    tmpfs_again: Option<Instant>,
+    /// The time of the next look at the maps of processes.
+    maps_again: Option<Instant>,
     since: SinceAttach,
     /// The most processes that a sample found and did not read.
     unread: usize,
@@ -56,10 +64,14 @@ impl Procfs {
             most: limits.of("processes_max").map_or(usize::MAX, |most| most as usize),
             is_cut: false,
             memory_most: limits.of("resident_bytes_max").unwrap_or(f64::INFINITY),
+            needs_pss: limits.of("pss_bytes_max").is_some(),
             root: None,
             last: Sample::default(),
             greatest: Sample::default(),
             pss_again: None,
+            tmpfs: TmpfsFiles::new(),
+            tmpfs_again: None,
+            maps_again: None,
             since: SinceAttach::default(),
             unread: 0,
         }
@@ -84,6 +96,55 @@ impl Procfs {
             }
         }
         Ok(())
+    }
+
+    /// Keeps a sample as the last one, and its values where they are the greatest.
+    fn keep(&mut self, now: &Sample) {
+        let most = &mut self.greatest;
+        most.resident_bytes = most.resident_bytes.max(now.resident_bytes);
+        most.pss_bytes = most.pss_bytes.max(now.pss_bytes);
+        most.tmpfs_bytes = most.tmpfs_bytes.max(now.tmpfs_bytes);
+        most.virtual_bytes = most.virtual_bytes.max(now.virtual_bytes);
+        most.swap_bytes = most.swap_bytes.max(now.swap_bytes);
+        self.last = *now;
+    }
+
+    /// Returns the bytes in files of tmpfs beyond the resident pages of such files, which `mapped` may be.
+    /// Looks at every sample if memory is limited, and as rarely as at page tables otherwise.
+    fn tmpfs_bytes(&mut self, pids: &[Pid], mapped: u64) -> Option<u64> {
+        let begun = Instant::now();
+        if self.memory_most.is_infinite() && self.tmpfs_again.is_some_and(|again| begun < again) {
+            return self.last.tmpfs_bytes;
+        }
+        let bytes = self.tmpfs.look(pids).saturating_sub(mapped);
+        self.tmpfs_again = Some(Instant::now() + begun.elapsed() * PSS_SHARE);
+        Some(bytes)
+    }
+
+    /// Looks at the maps of processes, as rarely as at page tables.
+    fn look_at_maps(&mut self, pids: &[Pid], ledger: &mut Ledger) {
+        let begun = Instant::now();
+        if self.maps_again.is_some_and(|again| begun < again) {
+            return;
+        }
+        pids.iter().take(MAX_PSS).for_each(|pid| ledger.look_for_unseen(*pid));
+        self.maps_again = Some(Instant::now() + begun.elapsed() * PSS_SHARE);
+    }
+
+    /// Looks at the maps of processes and returns their PSS. Near a limit on memory a sample reads nothing that
+    /// the limit does not need: with more processes than processors each file may take the monitor a turn.
+    fn look_closer(
+        &mut self,
+        pids: &[Pid],
+        sizes: &[(Pid, u64)],
+        resident: u64,
+        ledger: &mut Ledger,
+    ) -> Option<u64> {
+        if resident as f64 >= ONLY_NEEDED * self.memory_most {
+            return if self.needs_pss { self.pss(sizes, ledger) } else { None };
+        }
+        self.look_at_maps(pids, ledger);
+        self.pss(sizes, ledger)
     }
 
     fn pss(&mut self, sizes: &[(Pid, u64)], ledger: &mut Ledger) -> Option<u64> {
@@ -143,7 +204,7 @@ impl Mechanism for Procfs {
         self.unread = self.unread.max(limit_pids(&mut pids));
         ledger.sort_parents_first(&mut pids);
         let reaped = ledger.reaped;
-        let (mut resident, mut virtual_size, mut swap) = (0, 0, 0);
+        let (mut resident, mut virtual_size, mut swap, mut mapped) = (0, 0, 0, 0);
         let mut cpu = (reaped.usage.user + reaped.usage.system).as_secs_f64();
         let mut io = reaped.io;
         let mut since = SinceAttach::of_the_dead(&reaped);
@@ -160,7 +221,9 @@ impl Mechanism for Procfs {
                 ledger.update_threads(pid, |_| stat.threads);
             }
             if let Some(memory) = proc::memory(pid) {
-                swap += if ledger.borrows_memory(pid) { 0 } else { memory.swap_bytes };
+                let is_own = u64::from(!ledger.borrows_memory(pid));
+                swap += is_own * memory.swap_bytes;
+                mapped += is_own * memory.shared_bytes;
                 ledger.record_memory(pid, memory);
             }
             let of_it = proc::io(pid);
@@ -175,11 +238,14 @@ impl Mechanism for Procfs {
             ledger.sampled_resident_max = ledger.sampled_resident_max.max(resident);
         }
         let begun = Instant::now();
-        let pss = self.pss(&sizes, ledger);
+        let pss = self.look_closer(&pids, &sizes, resident, ledger);
+        let tmpfs = self.tmpfs_bytes(&pids, mapped);
+        let memory_most = self.memory_most - tmpfs.unwrap_or(0) as f64;
         *now = Sample {
             cpu_seconds: Some(cpu),
             resident_bytes: Some(resident),
-            unshared_bytes: unshared(sizes, self.memory_most, |pid, bytes| {
+            tmpfs_bytes: tmpfs,
+            unshared_bytes: unshared(sizes, memory_most, |pid, bytes| {
                 ledger.read_pss(pid, bytes).ok()?
             }),
             pss_bytes: pss,
@@ -192,12 +258,7 @@ impl Mechanism for Procfs {
             paced: now.paced + begun.elapsed(),
             ..*now
         };
-        let most = &mut self.greatest;
-        most.resident_bytes = most.resident_bytes.max(now.resident_bytes);
-        most.pss_bytes = most.pss_bytes.max(now.pss_bytes);
-        most.virtual_bytes = most.virtual_bytes.max(now.virtual_bytes);
-        most.swap_bytes = most.swap_bytes.max(now.swap_bytes);
-        self.last = *now;
+        self.keep(now);
     }
 
     fn finish(&mut self, ledger: &mut Ledger) {
@@ -221,10 +282,14 @@ impl Mechanism for Procfs {
                 more + MAX_READ
             ),
         };
+        // The peak of one process outlives samples, and bounds the peak of all from below.
+        let one = Some(ledger.largest_resident).filter(|one| *one > 0 && !ledger.is_attached());
+        let resident = self.greatest.resident_bytes.max(one);
         for (name, value) in [
-            ("resident_bytes_max", self.greatest.resident_bytes),
+            ("resident_bytes_max", resident),
             ("virtual_bytes_max", self.greatest.virtual_bytes),
             ("pss_bytes_max", self.greatest.pss_bytes),
+            ("tmpfs_bytes_max", self.greatest.tmpfs_bytes),
             ("swap_bytes_max", self.greatest.swap_bytes),
         ] {
             let Some(value) = value else { continue };
@@ -239,6 +304,7 @@ impl Mechanism for Procfs {
                 ("processes_max", ledger.processes_max),
                 ("processes_total", ledger.processes_total),
                 ("threads_max", ledger.threads_max),
+                ("threads_total", ledger.threads_total),
             ] {
                 let reason = Some(of_numbers.clone());
                 let value = value as f64;
@@ -269,11 +335,23 @@ const SAMPLE_SHARE: u32 = 100;
 /// The same if samples enforce a limit: between samples the usage may grow without bound.
 const LIMITED_SHARE: u32 = 10;
 
+/// The same if a value will soon exceed its limit.
+const URGENT_SHARE: u32 = 2;
+
 /// Returns the pause until the next sample, if one took `took` and `wanted` is the configured
-/// interval.
-pub(crate) fn next_pause(wanted: Duration, took: Duration, is_limited: bool) -> Duration {
-    wanted.max(took * if is_limited { LIMITED_SHARE } else { SAMPLE_SHARE })
+/// interval. `urgent` is the pause that values near their limits ask for.
+pub(crate) fn next_pause(
+    wanted: Duration,
+    took: Duration,
+    is_limited: bool,
+    urgent: Option<Duration>,
+) -> Duration {
+    let usual = wanted.max(took * if is_limited { LIMITED_SHARE } else { SAMPLE_SHARE });
+    urgent.map_or(usual, |urgent| usual.min(urgent.max(took * URGENT_SHARE)))
 }
+
+/// The share of a limit on memory from which on samples read only what the limit needs.
+const ONLY_NEEDED: f64 = 0.25;
 
 /// The share of a limit on memory at which shared pages are determined.
 const NEAR: f64 = 0.9;

@@ -26,6 +26,10 @@ pub(crate) const NAME: &str = "ptrace";
 /// one for each piece of work, would take three times as long.
 const MAX_FOLLOWED: u32 = 256;
 
+/// The maps of a process that ran this long are looked at when it exits: a look takes some 20 µs, and in a
+/// shorter time a process moves little.
+const LOOK_AFTER_SECONDS: f64 = 0.01;
+
 /// The note on delays, which are counted whenever a thread wakes.
 const WITH_STOPS: &str = "includes the wait of threads after each stop by the monitor";
 
@@ -248,6 +252,9 @@ impl Ptrace {
         if let Some(memory) = proc::memory(process) {
             ledger.record_memory(process, memory);
         }
+        if ledger.age_seconds(process) > LOOK_AFTER_SECONDS {
+            ledger.look_for_unseen(process);
+        }
         // The scheduler's count is that of one thread.
         let exact = spent.filter(|_| !self.threaded.contains_key(&process));
         let is_wanted =
@@ -260,7 +267,11 @@ impl Ptrace {
         let cpu = exact
             .map(|(nanos, _)| nanos as f64 / 1e9)
             .or(stat.map(|s| s.user_seconds + s.system_seconds));
-        ledger.record_usage(process, cpu, proc::io(process));
+        let io = proc::io(process);
+        ledger.record_usage(process, cpu, io);
+        if io.is_some() {
+            ledger.mark_final_io(process);
+        }
     }
 }
 
@@ -339,6 +350,7 @@ impl Mechanism for Ptrace {
             ("processes_max", ledger.processes_max as f64, all, Some(0.0), &missing),
             ("processes_total", ledger.processes_total as f64, all, Some(0.0), &missing),
             ("threads_max", ledger.threads_max as f64, all, Some(0.0), &missing),
+            ("threads_total", ledger.threads_total as f64, all, Some(0.0), &missing),
             ("resident_bytes_max", resident as f64, of_memory, Some(spread as f64), &unmeasured),
             ("virtual_bytes_max", virtual_size as f64, of_memory, None, &unmeasured),
             ("cpu_delay_seconds", delay, of_delay, None, &woken),

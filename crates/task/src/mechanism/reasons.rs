@@ -14,6 +14,16 @@ pub(super) fn still_running(processes: usize) -> Option<String> {
     }
 }
 
+/// Returns the reason why a value is incomplete if children exited that may have been of the task.
+pub(super) fn unassigned(processes: u64) -> Option<String> {
+    (processes > 0).then(|| {
+        format!(
+            "{processes} orphans are not counted: the program that became the monitor had children \
+             before, and nothing shows whose they were"
+        )
+    })
+}
+
 /// The reason why a value is incomplete if the kernel sent more messages than the monitor could read.
 pub(super) fn lost_messages(times: u64) -> String {
     format!("the kernel sent more than could be read, {times} times")

@@ -2,7 +2,7 @@
 
 use skopos_model::task::Completeness;
 
-use super::{bpf, wait4};
+use super::{bpf, cgroup, wait4};
 use crate::ledger::{Offer, Offers};
 
 /// Processor time by which the sum of waited-for processes may lag behind that of all processes
@@ -16,6 +16,7 @@ const FAULTS: f64 = 16.0;
 /// Corrects the offers. Called once.
 pub(crate) fn reconcile(offers: &mut Offers) {
     mark_unwaited(offers);
+    mark_left_group(offers);
     prefer_greater_bytes(offers);
 }
 
@@ -35,6 +36,23 @@ fn mark_unwaited(offers: &mut Offers) {
             offer.error_bound = None;
             offer.reason = Some(wait4::UNWAITED.to_owned());
         }
+    }
+}
+
+/// Marks the values of a control group as incomplete if another mechanism counted more processor time: a
+/// process left the group.
+fn mark_left_group(offers: &mut Offers) {
+    let all = offers.of("cpu_seconds").iter().filter(|o| o.completeness == Completeness::All);
+    let (group, others): (Vec<&Offer>, Vec<&Offer>) = all.partition(|o| o.method == cgroup::NAME);
+    let counted = others.iter().map(|o| o.value - o.error_bound.unwrap_or(0.0)).reduce(f64::max);
+    let Some((group, counted)) = group.first().map(|o| o.value).zip(counted) else { return };
+    if counted - group <= LAG_SECONDS + LAG_SHARE * counted {
+        return;
+    }
+    for offer in offers.all_mut().filter(|o| o.method == cgroup::NAME) {
+        offer.completeness = offer.completeness.min(Completeness::AtLeast);
+        offer.error_bound = None;
+        offer.reason = Some("a process left the control group of the task".to_owned());
     }
 }
 
@@ -89,6 +107,19 @@ mod tests {
         reconcile(&mut offers);
         let faults = offers.best("minor_faults", "");
         assert_eq!((faults.value, faults.method.as_str()), (Some(400.0), bpf::NAME));
+    }
+
+    #[test]
+    fn a_group_that_lacks_processor_time_is_not_the_whole_task() {
+        for (group, counted, is_whole) in [(0.5, 1.2, false), (1.2, 1.2, true), (1.3, 1.2, true)] {
+            let mut offers = Offers::default();
+            offers.add("cpu_seconds", all(cgroup::NAME, group));
+            offers.add("threads_max", all(cgroup::NAME, 3.0));
+            offers.add("cpu_seconds", all(bpf::NAME, counted));
+            reconcile(&mut offers);
+            let threads = offers.best("threads_max", "");
+            assert_eq!(threads.completeness == Completeness::All, is_whole, "{group} of {counted}");
+        }
     }
 
     #[test]

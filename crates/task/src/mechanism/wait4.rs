@@ -9,7 +9,7 @@
 use skopos_model::task::Completeness;
 
 use super::Mechanism;
-use super::reasons::{NOT_IN_BYTES, still_running};
+use super::reasons::{NOT_IN_BYTES, still_running, unassigned};
 use crate::ledger::{Ledger, Offer};
 
 /// The name in reports.
@@ -43,7 +43,7 @@ impl Mechanism for Wait4 {
         let (user, system) = (usage.user.as_secs_f64(), usage.system.as_secs_f64());
         let left = ledger.live_pids().len();
         let unwaited = ledger.has_unwaited.then(|| UNWAITED.to_owned());
-        let missing = still_running(left).or(unwaited);
+        let missing = unassigned(ledger.unassigned).or(still_running(left)).or(unwaited);
         let completeness =
             if missing.is_none() { Completeness::All } else { Completeness::AtLeast };
         let mut offer = |name, value, error_bound| {
@@ -66,7 +66,7 @@ impl Mechanism for Wait4 {
             offer(name, count as f64, Some(0.0));
         }
         let (stops, io) = (ledger.stops, ledger.reaped.io);
-        let without_io = ledger.reaped.without_io;
+        let unread = unread(ledger.reaped.without_io);
         let mut offer = |name, value, error_bound, reason: Option<&str>| {
             let reason = missing.clone().or(reason.map(str::to_owned));
             let value = value as f64;
@@ -79,14 +79,30 @@ impl Mechanism for Wait4 {
         let switches = usage.voluntary_switches.saturating_sub(stops);
         let reason = if stops > 0 { WITHOUT_STOPS } else { UNWAITED };
         offer("voluntary_switches", switches, Some(stops as f64), Some(reason));
-        if without_io > 0 {
-            return;
-        }
+        let least = if unread.is_some() { Completeness::AtLeast } else { completeness };
+        let mut offer = |name, value: u64, error_bound, reason: Option<&str>| {
+            let reason = missing.clone().or(unread.clone()).or(reason.map(str::to_owned));
+            let (value, completeness) = (value as f64, least);
+            ledger
+                .offers
+                .add(name, Offer { method: NAME, value, completeness, error_bound, reason });
+        };
         offer("read_bytes", io.read_bytes, Some(0.0), Some(NOT_IN_BYTES));
         offer("written_bytes", io.written_bytes, Some(0.0), Some(NOT_IN_BYTES));
         offer("device_read_bytes", io.device_read_bytes, Some(0.0), None);
         offer("device_written_bytes", io.device_written_bytes, None, None);
     }
+}
+
+/// Returns the reason why bytes are incomplete if those of some processes at their end are unknown.
+fn unread(processes: u64) -> Option<String> {
+    (processes > 0).then(|| {
+        format!(
+            "the bytes of {processes} processes are those of their last samples: the kernel shows the \
+             counts of an exited process to administrators only, and at level 1 nothing reads them \
+             before"
+        )
+    })
 }
 
 /// Offers the values of an attached task minus its baseline. A tracer can `wait4` for exits as a

@@ -46,6 +46,20 @@ pub(super) fn cpu_limit_error(why: Option<&str>) -> Option<Finding> {
     )
 }
 
+/// Reports that samples alone enforce the limit on memory.
+pub(super) fn sampled_memory(is_sampled: bool) -> Option<Finding> {
+    if !is_sampled {
+        return None;
+    }
+    finding(
+        "samples enforced the limit on memory, not the kernel: a task may exceed it between two of them, \
+         and memory in files of tmpfs is seen only while a process has them open, or after that by name"
+            .to_owned(),
+        "the kernel enforces it in a control group that the monitor may create: as root, or with \
+         `systemd-run --user --scope -p Delegate=yes skopos run …`",
+    )
+}
+
 /// The share of the wall time above which a wait stands out.
 const MUCH: f64 = 0.25;
 

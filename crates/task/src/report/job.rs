@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skopos_model::task::{
-    Combine, Completeness, Ended, ExitType, Finding, Host, Identity, Job, MechanismUse, Overhead,
-    RESOURCES, RankUse, Reading, Resource, Summary,
+    Combine, Completeness, Ended, ExitType, Finding, Host, Identity, Job, MechanismUse, Missing,
+    Overhead, RESOURCES, RankUse, Reading, Resource, Summary,
 };
 
 use super::findings;
@@ -221,7 +221,15 @@ fn reading(resource: &Resource, ranks: &[Summary], missing: usize) -> Reading {
         completeness,
         error_bound: error_bound.filter(|_| !is_partial),
         reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
+        missing: missing_parts(&known, is_partial),
     }
+}
+
+/// Returns the parts that are missing in any rank.
+fn missing_parts(known: &[(&str, &Reading, f64)], is_partial: bool) -> Vec<Missing> {
+    let all = known.iter().flat_map(|(_, r, _)| r.missing.iter().copied());
+    let all: BTreeSet<Missing> = all.chain(is_partial.then_some(Missing::Other)).collect();
+    all.into_iter().collect()
 }
 
 /// Returns the sum of peaks at different times, and the error bound: the truth is at least the
@@ -249,6 +257,7 @@ fn cores(summary: &mut Summary) {
         completeness: of_cpu.completeness,
         error_bound: bound.map(|(cpu_off, wall_off)| (cpu_off + wall_off * cpu / wall) / wall),
         reason: of_cpu.reason,
+        missing: of_cpu.missing,
     };
 }
 
@@ -331,6 +340,7 @@ mod tests {
                 completeness: Completeness::All,
                 error_bound: *error_bound,
                 reason: None,
+                missing: Vec::new(),
             };
             summary.resources.insert((*name).to_owned(), reading);
         }

@@ -2,6 +2,7 @@
 
 mod findings;
 pub(crate) mod job;
+pub(crate) mod missing;
 pub(crate) mod page;
 pub(crate) mod series;
 pub(crate) mod signals;
@@ -39,6 +40,8 @@ pub(crate) struct Measurements<'a> {
     pub(crate) survivors: Vec<String>,
     /// The reason why the kernel does not enforce the limit on processor time.
     pub(crate) cpu_limit_error: Option<String>,
+    /// Memory is limited, and samples alone enforce the limit.
+    pub(crate) memory_is_sampled: bool,
     pub(crate) level: u8,
     pub(crate) uses: Vec<MechanismUse>,
     pub(crate) disturbed: Vec<String>,
@@ -73,12 +76,10 @@ pub(crate) fn summary(measurements: Measurements<'_>) -> Summary {
     let resources: BTreeMap<String, Reading> = RESOURCES
         .iter()
         .map(|r| {
-            (
-                r.name.to_owned(),
-                ledger
-                    .offers
-                    .best(r.name, why_unknown(r.name, measurements.level, &measurements.uses)),
-            )
+            let why = why_unknown(r.name, measurements.level, &measurements.uses);
+            let mut reading = ledger.offers.best(r.name, why);
+            missing::mark(r.name, &mut reading, &ledger.unseen);
+            (r.name.to_owned(), reading)
         })
         .collect();
     let (cpu, resident) = sys::own_usage();
@@ -110,6 +111,7 @@ pub(crate) fn summary(measurements: Measurements<'_>) -> Summary {
     summary.findings = findings::findings(&summary);
     summary.findings.extend(findings::survivors(&measurements.survivors));
     summary.findings.extend(findings::missing_folders(&missing_folders));
+    summary.findings.extend(findings::sampled_memory(measurements.memory_is_sampled));
     summary.findings.extend(findings::cpu_limit_error(measurements.cpu_limit_error.as_deref()));
     summary
 }
@@ -154,9 +156,9 @@ fn ended(end: Option<TaskEnd>, crossings: &[Crossing], guilty: Option<String>) -
 fn why_unknown(name: &str, level: u8, uses: &[MechanismUse]) -> &'static str {
     let samples_processes = uses.iter().any(|one| one.name == procfs::NAME && one.used);
     match name {
-        "files" | "footprint_bytes" => "no folder is watched: name folders with --watch",
-        "processes_max" | "processes_total" | "threads_max" | "cpu_delay_seconds"
-        | "io_delay_seconds"
+        "files" | "footprint_bytes" => "no mechanism counts files: `tree` was not named",
+        "processes_max" | "processes_total" | "threads_max" | "threads_total"
+        | "cpu_delay_seconds" | "io_delay_seconds"
             if level < 2 =>
         {
             "at level 1 no mechanism tracks process starts and exits"
@@ -164,7 +166,9 @@ fn why_unknown(name: &str, level: u8, uses: &[MechanismUse]) -> &'static str {
         "pss_bytes_max" => {
             "the task ended before its page tables were first read, or had too many processes"
         }
-        "resident_bytes_max" | "virtual_bytes_max" | "swap_bytes_max" if samples_processes => {
+        "resident_bytes_max" | "virtual_bytes_max" | "swap_bytes_max" | "tmpfs_bytes_max"
+            if samples_processes =>
+        {
             "the task ended before the first sample"
         }
         "cgroup_bytes_max" | "memory_delay_seconds" => "the task had no control group of its own",

@@ -23,14 +23,19 @@ pub(crate) struct Child<'a> {
     pub(crate) groups: Option<(&'a [CString], BorrowedFd<'a>)>,
     /// The signals that were blocked before the monitor blocked its own.
     pub(crate) mask: &'a libc::sigset_t,
-    /// The child goes on once this is closed or written to.
+    /// The child becomes the program once this is written to, and exits once it is closed instead.
     pub(crate) gate: BorrowedFd<'a>,
+    /// The other end of the gate. The child closes its copy: if it kept one, its gate would stay open
+    /// after the monitor's death.
+    pub(crate) gate_end: BorrowedFd<'a>,
     /// The pipe to which it writes the error number if exec fails.
     pub(crate) exec_error: BorrowedFd<'a>,
 }
 
 /// Forks a child that waits at its gate and then becomes the program.
 pub(crate) fn spawn(child: &Child<'_>) -> io::Result<Pid> {
+    // SAFETY: asks for the id of this process.
+    let monitor = unsafe { libc::getpid() };
     let vector = |strings: &[CString]| -> Vec<*const libc::c_char> {
         strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
     };
@@ -40,19 +45,23 @@ pub(crate) fn spawn(child: &Child<'_>) -> io::Result<Pid> {
         child.group.and_then(|group| groups::fork_into(group)).unwrap_or_else(|| libc::fork())
     } {
         -1 => Err(io::Error::last_os_error()),
-        0 => become_program(child, &arguments, &environment),
+        0 => become_program(child, monitor, &arguments, &environment),
         pid => Ok(pid),
     }
 }
 
 fn become_program(
     child: &Child<'_>,
+    monitor: Pid,
     arguments: &[*const libc::c_char],
     environment: &[*const libc::c_char],
 ) -> ! {
     // SAFETY: raw system calls on descriptors and strings that were made before the fork and live
     // as long as this process image; nothing is allocated, and what is changed is this process's own.
     unsafe {
+        die_with(monitor);
+        // Before the filter, which might ask about a call of `close`.
+        libc::close(child.gate_end.as_raw_fd());
         if let Some((groups, ready)) = child.groups {
             groups::join(groups);
             libc::close(ready.as_raw_fd());
@@ -64,6 +73,12 @@ fn become_program(
         let mut gate =
             libc::pollfd { fd: child.gate.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         while libc::poll(&raw mut gate, 1, -1) < 0 && *libc::__errno_location() == libc::EINTR {}
+        if gate.revents & libc::POLLIN == 0 {
+            // The monitor died before it opened the gate.
+            libc::_exit(libc::EXIT_FAILURE);
+        }
+        // From here on the task is on its own: it outlives its monitor.
+        libc::prctl(libc::PR_SET_PDEATHSIG, 0, 0, 0, 0);
         started::restore();
         libc::sigprocmask(libc::SIG_SETMASK, child.mask, ptr::null_mut());
         libc::execvpe(child.program.as_ptr(), arguments.as_ptr(), environment.as_ptr());
@@ -74,6 +89,21 @@ fn become_program(
             size_of::<c_int>(),
         );
         libc::_exit(127)
+    }
+}
+
+/// Makes the kernel kill this process, which has just been forked, when the thread that forked it ends.
+/// Until exec the child blocks the signals of the monitor, so nothing but SIGKILL would end it.
+///
+/// # Safety
+/// Makes system calls only, so it may be called after a fork.
+pub(super) unsafe fn die_with(parent: Pid) {
+    // SAFETY: changes a setting of this process, or ends it.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        if libc::getppid() != parent {
+            libc::_exit(libc::EXIT_FAILURE);
+        }
     }
 }
 

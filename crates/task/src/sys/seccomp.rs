@@ -130,11 +130,14 @@ pub(super) fn install_and_send(filter: &Filter) {
 /// The reason why not.
 pub(crate) fn try_on_a_child(program: &[Instruction]) -> io::Result<()> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    // SAFETY: asks for the id of this process.
+    let parent = unsafe { libc::getpid() };
     // SAFETY: the child makes only calls that are allowed after a fork, and does not return.
     let pid = unsafe {
         match libc::fork() {
             -1 => return Err(io::Error::last_os_error()),
             0 => {
+                super::child::die_with(parent);
                 let code = install(program).err().unwrap_or(0);
                 let from = (&raw const code).cast::<c_void>();
                 libc::write(writer.as_raw_fd(), from, size_of::<c_int>());

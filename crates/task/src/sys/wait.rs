@@ -78,6 +78,9 @@ pub(crate) struct Usage {
     pub(crate) major_faults: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
+    /// The greatest resident size: of all programs that the process was, of those of its children, and
+    /// of its parent's memory that it had until its first exec.
+    pub(crate) resident_bytes_max: u64,
 }
 
 /// Reaps an exited process; `None` if another process reaped it.
@@ -99,6 +102,7 @@ pub(crate) fn reap(pid: Pid) -> Option<Usage> {
         major_faults: usage.ru_majflt.unsigned_abs(),
         voluntary_switches: usage.ru_nvcsw.unsigned_abs(),
         involuntary_switches: usage.ru_nivcsw.unsigned_abs(),
+        resident_bytes_max: usage.ru_maxrss.unsigned_abs() * 1024,
     })
 }
 

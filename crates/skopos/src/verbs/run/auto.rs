@@ -1,5 +1,7 @@
 //! `--limit auto`: limits memory to the estimate from the archive's records of the class, and runs the task
-//! once more with the maximum if the estimate was too small.
+//! once more with the maximum if the estimate was too small. The estimate is of what the limit counts: the
+//! charge of the control group where the kernel enforces it, and resident memory with files of tmpfs where
+//! samples do.
 //!
 //! A second attempt needs the same standard input: a file is read again from the position at which the
 //! first attempt began, and a pipe cannot be read twice. Files that the first attempt wrote stay as they are.
@@ -8,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, fstat};
 use skopos_model::task::{Finding, Limit, Limits, amount, resource};
-use skopos_store::archive::{Archive, Conditions, Error};
-use skopos_store::estimate::{Minimize, estimate, rounded};
+use skopos_store::archive::{Archive, Conditions, Error, Keeper, Records};
+use skopos_store::estimate::{Minimize, estimate_from, rounded};
 use skopos_task::{Order, Outcome};
 
 use super::files;
@@ -29,6 +31,9 @@ const MIN_RECORDS: usize = 10;
 
 /// The largest share of records that may need more: a task that runs twice repeats its external effects.
 const MAX_RISK: f64 = 0.1;
+
+/// The mechanism that has the kernel enforce limits.
+const CGROUP: &str = "cgroup";
 
 /// The folder of the first attempt's report, inside the folder of the second.
 const FIRST: &str = "attempt-1";
@@ -76,15 +81,17 @@ pub(super) fn plan(
         tell("skopos: --limit auto: the place of the archive is unknown, so memory is not limited");
         return Ok(None);
     };
-    let records = match Archive::open(&path) {
-        Err(Error::Missing(_)) => Vec::new(),
+    let kept_by = if is_kept_by_kernel(order) { Keeper::Kernel } else { Keeper::Samples };
+    let Records { records, evidence, .. } = match Archive::open(&path) {
+        Err(Error::Missing(_)) => Records::default(),
         opened => {
-            let found = opened.and_then(|a| a.records(&class, memory, &Conditions::default()));
-            found.map_err(|e| verbs::archive::failure(&e))?.records
+            let conditions = Conditions::default();
+            let found = opened.and_then(|a| a.memory_records(&class, kept_by, &conditions));
+            found.map_err(|e| verbs::archive::failure(&e))?
         }
     };
     let Some(chosen) =
-        estimate(&records, Minimize::Waste, MAX_RISK).filter(|e| e.count >= MIN_RECORDS)
+        estimate_from(&evidence, Minimize::Waste, MAX_RISK).filter(|e| e.count >= MIN_RECORDS)
     else {
         tell(format!(
             "skopos: --limit auto: {} records of `{class}` in {}, and {MIN_RECORDS} are needed: \
@@ -101,6 +108,12 @@ pub(super) fn plan(
     let limit = Limit { resource: memory, most: first };
     order.limits.add(limit).map_err(|e| wrong_limit(&e))?;
     Ok(Some(Auto { maximum, input: Input::here() }))
+}
+
+/// True if the kernel will enforce a limit on memory.
+fn is_kept_by_kernel(order: &Order) -> bool {
+    let is_allowed = order.only.as_ref().is_none_or(|only| only.iter().any(|name| name == CGROUP));
+    is_allowed && skopos_task::kernel_keeps_memory()
 }
 
 impl Input {

@@ -122,21 +122,6 @@ fn nine_tenths_of_the_wall_time_are_reported_between_two_samples() {
     assert!(stderr.contains("skopos: wall: ") && stderr.contains(" of 2.0 s"), "{stderr}");
 }
 
-/// Returns the binary as a user that may not kill the processes of others.
-fn as_user() -> Option<Command> {
-    let exe = env!("CARGO_BIN_EXE_skopos");
-    let user = || {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", exe]);
-        command
-    };
-    let may = user().arg("--version").output().is_ok_and(|output| output.status.success());
-    if !may {
-        eprintln!("skipped: the user cannot be changed, or the other user may not run the program");
-    }
-    may.then(user)
-}
-
 #[test]
 fn a_process_that_may_not_be_killed_is_released_and_named() {
     let Some(mut command) = as_user() else { return };
@@ -296,4 +281,61 @@ fn wrong_limits_are_refused_before_anything_runs() {
         assert_eq!(ran.status.code(), Some(2), "{limit}");
         assert!(stderr.contains(said), "{limit}: {stderr}");
     }
+}
+
+#[test]
+fn memory_in_files_is_within_the_limit_of_samples() {
+    let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("skipped: there is no /dev/shm");
+    };
+    let file = place.path().join("x");
+    // The file is open, then it has its name only.
+    for after in ["sleep 60 3<", "sleep 60; : "] {
+        let script = format!("head -c 300000000 /dev/zero > {0}; {after}{0}", file.display());
+        let args = ["--mechanism", "wait4,procfs", "--", "sh", "-c", &script];
+        let outcome = limited("memory=100MiB,wall=30s", &args);
+        is_ended_for(&outcome, "memory");
+        let findings = outcome.summary["findings"].to_string();
+        assert!(findings.contains("samples enforced the limit on memory"), "{findings}");
+        let _ = std::fs::remove_file(&file);
+    }
+}
+
+/// A group of version 1 around a monitor, with a limit of its own.
+struct Around(PathBuf);
+
+impl Around {
+    fn new(bytes: u64) -> Option<Self> {
+        let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        let path = own.lines().find_map(|line| line.split_once(":memory:"))?.1.to_owned();
+        let folder = Path::new("/sys/fs/cgroup/memory").join(path.trim_start_matches('/'));
+        let group = Self(folder.join(format!("around-{}", std::process::id())));
+        std::fs::create_dir(&group.0).ok()?;
+        std::fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Around {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_kill_for_the_limit_of_a_group_above_is_not_the_limit_of_the_task() {
+    let Some(around) = Around::new(200 << 20) else {
+        return eprintln!("skipped: no group of version 1 can be made here");
+    };
+    let script = format!(
+        "echo $$ > {}/cgroup.procs; exec {} run --json --limit memory=1GiB -- {} 400 10000",
+        around.0.display(),
+        env!("CARGO_BIN_EXE_skopos"),
+        program("hold").display()
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]);
+    let outcome = measure_by(command);
+    let ended = &outcome.summary["ended"];
+    assert_eq!((&ended["exit_type"], &ended["signal"]), (&"signal".into(), &9.into()), "{ended}");
 }

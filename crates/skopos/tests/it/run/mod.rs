@@ -4,8 +4,10 @@ mod attach;
 mod bpf;
 mod bpf_files;
 mod connector;
+mod exact;
 mod harmless;
 mod limits;
+mod members;
 mod mistyped;
 mod nested;
 mod places;
@@ -89,7 +91,11 @@ fn program(name: &str) -> PathBuf {
 /// Does the same with more flags, which are part of the program's name.
 fn built(name: &str, more: &[&str]) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder"));
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        set_mode_of_all(folder.path());
+        folder
+    });
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/run").join(format!("{name}.c"));
     let name = [&[name], more].concat().concat();
@@ -101,6 +107,7 @@ fn built(name: &str, more: &[&str]) -> PathBuf {
         let flags = ["-O1", "-pthread", "-o"];
         let done = Command::new("cc").args(more).args(flags).arg(&partial).arg(source).status();
         assert!(done.expect("a C compiler").success());
+        set_mode_of_all(&partial);
         // The rename makes the program appear whole: another test may compile it, too.
         std::fs::rename(partial, &target).expect("renamed");
     }
@@ -109,4 +116,25 @@ fn built(name: &str, more: &[&str]) -> PathBuf {
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
+}
+
+/// Lets other users run a program, or enter a folder, whatever the umask is.
+fn set_mode_of_all(path: &Path) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(path, mode).expect("it is ours");
+}
+
+/// Returns the binary as a user that may not kill the processes of others.
+fn as_user() -> Option<Command> {
+    let exe = env!("CARGO_BIN_EXE_skopos");
+    let user = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", exe]);
+        command
+    };
+    let may = user().arg("--version").output().is_ok_and(|output| output.status.success());
+    if !may {
+        eprintln!("skipped: the user cannot be changed, or the other user may not run the program");
+    }
+    may.then(user)
 }

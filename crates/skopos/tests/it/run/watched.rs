@@ -87,3 +87,24 @@ fn a_thousand_short_processes_are_all_known() {
         assert_eq!((opened, modified), (1000.0, 1000.0), "{teller}: {reason}");
     }
 }
+
+#[test]
+fn the_working_folder_is_counted_without_being_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "for i in 1 2 3 4 5; do head -c 1000000 /dev/zero > f$i; done; sleep 0.2; rm f1";
+    for level in ["1", "2"] {
+        let mut command = monitor(&["--json", "--level", level, "--", "sh", "-c", script]);
+        let outcome = measure_by({
+            command.current_dir(folder.path());
+            command
+        });
+        let what = format!("level {level}: {}", outcome.summary["resources"]["files"]);
+        assert!((4.0..=5.0).contains(&outcome.value("files")), "{what}");
+        assert_eq!(outcome.of("files", "method"), "tree", "{what}");
+        let footprint = outcome.value("footprint_bytes");
+        assert!((4e6..5.1e6).contains(&footprint), "level {level}: {footprint}");
+        // Other programs use the file system, too.
+        assert_eq!(outcome.of("filesystem_growth_bytes_max", "method"), "statfs");
+        assert_eq!(outcome.of("filesystem_growth_bytes_max", "completeness"), "sampled");
+    }
+}

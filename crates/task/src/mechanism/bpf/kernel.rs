@@ -53,7 +53,7 @@ const RING_BYTES: usize = 1 << 22;
 const RECORD_HEADER: usize = 8;
 
 const KNOWN_WORDS: usize = 13;
-const TOTALS_WORDS: usize = 17;
+const TOTALS_WORDS: usize = 18;
 const MAXIMA_WORDS: usize = 2;
 
 /// The running programs. They end when this value is dropped.
@@ -155,13 +155,15 @@ impl Kernel {
     pub(super) fn totals(&self) -> io::Result<Totals> {
         let words = self.totals.get(&0, 0).map_err(with_causes)?;
         let [_, threads, starts, read, written, device_read, device_written, delay, ..] = words;
-        let [.., present, cpu, minor, major, voluntary, involuntary, lost, unknown, _] = words;
+        let [.., present, cpu, minor, major, voluntary, involuntary, lost, unknown, _, _] = words;
+        let [.., thread_starts] = words;
         let maxima = self.maxima.get(&0, 0).map_err(with_causes)?;
         let greatest = |at: usize| maxima.iter().map(|m| m[at]).fold(1, u64::max);
         Ok(Totals {
             processes_total: 1 + starts,
             processes_max: greatest(0),
             threads_max: greatest(1),
+            threads_total: 1 + thread_starts,
             read_bytes: read,
             written_bytes: written,
             device_read_bytes: device_read,

@@ -105,8 +105,7 @@ impl Bpf {
                     let memory = Memory {
                         resident_bytes_max: pages * self.page,
                         virtual_bytes_max: memory.virtual_max * self.page,
-                        swap_bytes: 0,
-                        ignores_children: false,
+                        ..Memory::default()
                     };
                     ledger.record_memory(process, memory);
                 }
@@ -233,6 +232,7 @@ impl Bpf {
             ("processes_max", totals.processes_max as f64, Some(0.0), &missing, &missing),
             ("processes_total", totals.processes_total as f64, Some(0.0), &missing, &missing),
             ("threads_max", totals.threads_max as f64, Some(0.0), &missing, &missing),
+            ("threads_total", totals.threads_total as f64, Some(0.0), &missing, &missing),
             ("resident_bytes_max", resident as f64, Some(spread as f64), &unmeasured, &unmeasured),
             ("virtual_bytes_max", virtual_size as f64, None, &unmeasured, &unmeasured),
             ("cpu_delay_seconds", totals.delay_nanos as f64 / 1e9, Some(0.0), &missing, &missing),

@@ -6,6 +6,7 @@ pub(super) struct Totals {
     pub(super) processes_total: u64,
     pub(super) processes_max: u64,
     pub(super) threads_max: u64,
+    pub(super) threads_total: u64,
     /// Sums over exited threads, in bytes and nanoseconds.
     pub(super) read_bytes: u64,
     pub(super) written_bytes: u64,

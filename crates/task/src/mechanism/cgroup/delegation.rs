@@ -5,9 +5,24 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::group_name;
+
+/// Returns the group above, if it passes on these controllers where the group itself does not, and belongs to
+/// this user. A session manager delegates such a tree to each user: a task then starts beside the group of
+/// its monitor, and the monitor need not be alone in that group.
+pub(super) fn above(group: &Path, wanted: &[&str], user: u32) -> Option<PathBuf> {
+    let passes_on = |group: &Path| {
+        let down = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap_or_default();
+        wanted.iter().all(|name| down.split_whitespace().any(|word| word == *name))
+    };
+    let above = group.parent()?;
+    let is_own = fs::metadata(above).is_ok_and(|about| about.uid() == user);
+    (!wanted.is_empty() && !passes_on(group) && is_own && passes_on(above))
+        .then(|| above.to_owned())
+}
 
 /// Controllers that a group was made to delegate. Dropping this value reverts the delegation.
 #[derive(Debug)]
@@ -105,6 +120,34 @@ mod tests {
             set(before);
             drop(down(wanted).expect("written"));
             assert_eq!(written(), after, "{before:?} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn the_group_above_is_taken_only_if_it_is_delegated_to_this_user() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (top, own) = (folder.path(), folder.path().join("own"));
+        fs::create_dir(&own).expect("made");
+        let set = |group: &Path, text: &str| {
+            fs::write(group.join("cgroup.subtree_control"), text).expect("written");
+        };
+        let user = fs::metadata(top).expect("it exists").uid();
+        for (of_top, of_own, wanted, expected) in [
+            ("memory pids\n", "", &["memory"][..], true),
+            ("memory pids\n", "", &["memory", "pids"], true),
+            ("pids\n", "", &["memory"], false),
+            ("memory\n", "memory\n", &["memory"], false),
+            ("memory\n", "", &[], false),
+        ] {
+            set(top, of_top);
+            set(&own, of_own);
+            let found = above(&own, wanted, user);
+            assert_eq!(
+                found.as_deref(),
+                expected.then_some(top),
+                "{of_top:?} {of_own:?} {wanted:?}"
+            );
+            assert_eq!(above(&own, wanted, user + 1), None, "it belongs to another user");
         }
     }
 

@@ -16,6 +16,7 @@ fn process(pid: i32, parent: i32, command: &str) -> Process {
 
 fn reading(value: f64, unit: &str, completeness: Completeness) -> Reading {
     Reading {
+        missing: Vec::new(),
         value: Some(value),
         unit: unit.to_owned(),
         method: "ptrace".to_owned(),
