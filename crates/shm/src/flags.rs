@@ -7,35 +7,15 @@
 //! to raise flags, which costs wake-ups and polls, and to lower them, which delays a sleeper by a tenth
 //! of a second.
 
-use crate::layout::{FLAGS_ENTRIES_OFFSET, FLAGS_MAGIC, FLAGS_SEGMENT_OFFSET};
+use crate::layout::{FLAGS_ENTRIES_OFFSET, FLAGS_MAGIC, FLAGS_SEGMENT_OFFSET, Marks};
 use crate::map::{Mapping, Pinned};
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The flags of one segment.
 #[derive(Debug)]
 pub(crate) struct Flags {
     map: Mapping,
     entries: u32,
-}
-
-/// The marks of a vertex, a byte each, so that a reader sets one by a plain store: it need not fetch the cache
-/// line first.
-#[repr(C, align(4))]
-#[derive(Debug)]
-pub(crate) struct Marks {
-    /// 1 if a reader read the vertex.
-    pub(crate) read: AtomicU8,
-    /// 1 if a reader follows it and needs each change at once.
-    pub(crate) followed: AtomicU8,
-    reserved: [AtomicU8; 2],
-}
-
-impl Marks {
-    /// Returns true if a mark is set.
-    #[inline]
-    pub(crate) fn are_set(&self) -> bool {
-        self.read.load(Ordering::Relaxed) | self.followed.load(Ordering::Relaxed) != 0
-    }
 }
 
 /// The `flags_id` in the header of a segment without a page of flags: the kernel has no System V memory,

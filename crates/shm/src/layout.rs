@@ -149,7 +149,7 @@
 //! The writer clears the flag, raises the word and wakes all waiters. A publisher that is killed wakes no reader: query the
 //! lock every 100 ms.
 
-use crate::sync::{AtomicI64, AtomicU32, AtomicU64};
+use crate::sync::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 #[cfg(target_endian = "big")]
 compile_error!("the layout is little-endian, so the machine must be little-endian too");
@@ -233,6 +233,26 @@ pub(crate) struct Entry {
     pub(crate) registered_at: AtomicI64,
 }
 
+/// The marks of a vertex, a byte each, so that a reader sets one by a plain store: it need not fetch the cache
+/// line first.
+#[repr(C, align(4))]
+#[derive(Debug)]
+pub(crate) struct Marks {
+    /// 1 if a reader read the vertex.
+    pub(crate) read: AtomicU8,
+    /// 1 if a reader follows it and needs each change at once.
+    pub(crate) followed: AtomicU8,
+    reserved: [AtomicU8; 2],
+}
+
+impl Marks {
+    /// Returns true if a mark is set.
+    #[inline]
+    pub(crate) fn are_set(&self) -> bool {
+        self.read.load(Ordering::Relaxed) | self.followed.load(Ordering::Relaxed) != 0
+    }
+}
+
 #[cfg(not(loom))]
 const _: () = {
     use crate::ring::{Slot, VertexHead};
@@ -244,5 +264,8 @@ const _: () = {
     assert!(offset_of!(Entry, registered_at) == 304);
     assert!(size_of::<VertexHead>() == 64);
     assert!(offset_of!(VertexHead, bytes_reserved) == 32);
+    assert!(offset_of!(VertexHead, checked_boottime) == 48);
+    assert!(offset_of!(VertexHead, interest) == 56);
     assert!(size_of::<Slot>() == 32);
+    assert!(size_of::<Marks>() == 4);
 };

@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use skopos_model::unpoisoned;
 
-use crate::flags::Marks;
-use crate::layout::{Entry, FIXED_BYTES, GROUP_BYTES, Group, LIVE_OFFSET, Live};
+use crate::layout::{Entry, FIXED_BYTES, GROUP_BYTES, Group, LIVE_OFFSET, Live, Marks};
 use crate::ring::{Place, RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 

@@ -102,6 +102,13 @@ fn start_ticks(stat: &str) -> Option<u64> {
     after_command.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// Returns true if the text of a `/proc/PID/stat` is that of a process that has ended and that its parent did not ask
+/// for yet.
+fn is_dead(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    matches!(state, Some("Z" | "X"))
+}
+
 /// Returns the inode of this process's namespace of process ids; 0 if `/proc` does not tell.
 fn pid_namespace() -> u64 {
     use std::os::unix::fs::MetadataExt as _;
@@ -115,7 +122,14 @@ pub(crate) enum Watched {
     Ended,
     /// A descriptor that becomes readable when the process ends.
     Followed(OwnedFd),
-    /// In another namespace of process ids, or the system has no descriptors of processes.
+    /// The system has no descriptors of processes (before Linux 5.3), or a filter of system calls refuses them.
+    Looked {
+        /// Process id.
+        pid: u32,
+        /// Field 22 of its `/proc/PID/stat`.
+        start_ticks: u64,
+    },
+    /// In another namespace of process ids.
     Unknown,
 }
 
@@ -130,7 +144,7 @@ impl Watched {
         if fd == -1 {
             return match io::Error::last_os_error().raw_os_error() {
                 Some(libc::ESRCH) => Self::Ended,
-                _ => Self::Unknown,
+                _ => Self::Looked { pid: identity.pid, start_ticks: identity.start_ticks },
             };
         }
         // SAFETY: the call made this descriptor, which fits an int, and nothing else owns it.
@@ -144,11 +158,19 @@ impl Watched {
         }
     }
 
-    /// Returns true if the process has ended. One system call.
+    /// Returns true if the process has ended. One system call, or a few without descriptors of processes.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Ended => true,
             Self::Unknown => false,
+            Self::Looked { pid, start_ticks: started } => {
+                // SAFETY: the signal 0 only asks whether the process is there.
+                let is_gone = unsafe { libc::kill(*pid as libc::pid_t, 0) } == -1
+                    && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                let is_another = start_ticks(&stat).is_some_and(|found| found != *started);
+                is_gone || is_another || is_dead(&stat)
+            }
             Self::Followed(fd) => {
                 let mut poll =
                     libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use crate::dead::remove_dead;
 use crate::error::Error;
-use crate::flags::{Flags, Marks, NO_FLAGS};
+use crate::flags::{Flags, NO_FLAGS};
 use crate::header::Header;
 use crate::layout::{
-    ENTRY_BYTES, GROUP_BYTES, HEADER_BYTES, MAX_FILE_BYTES, MAX_NAME_BYTES, STATE_NEW, STATE_READY,
+    ENTRY_BYTES, GROUP_BYTES, HEADER_BYTES, MAX_FILE_BYTES, MAX_NAME_BYTES, Marks, STATE_NEW,
+    STATE_READY,
 };
 use crate::map::Mapping;
 use crate::own_segment::{OwnSegment, reserve};

@@ -439,10 +439,14 @@ impl RawVertex<'_> {
         // SYNC: pairs with the Release fences in `store_slot` and `abandon`.
         fence(Ordering::Acquire);
         let after = slot.mark.load(Ordering::Relaxed);
-        if self.head.owner.load(Ordering::Relaxed) != owner {
+        let is_own = || self.head.owner.load(Ordering::Relaxed) == owner;
+        if before == whole && after == whole && is_own() {
+            return SlotState::Whole(sample);
+        }
+        // SYNC: pairs with the Release fence in `abandon`: the second mark may be of a later owner, too.
+        fence(Ordering::Acquire);
+        if !is_own() {
             SlotState::Gone
-        } else if before == whole && after == whole {
-            SlotState::Whole(sample)
         } else if after > whole {
             SlotState::Lapped
         } else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use skopos_model::{Origin, Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
 
 use crate::error::Error;
-use crate::flags::Marks;
+use crate::layout::Marks;
 use crate::map::{Pinned, PinnedVertex};
 use crate::ring::{Moment, Place, RawSample, RawVertex, SlotState, VertexHead};
 use crate::segment::{Segment, VertexInfo};

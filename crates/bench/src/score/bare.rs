@@ -1,7 +1,7 @@
 //! The price over a bare seqlock: one sequence number, a time and a value in a cache line, with one writer. It has
 //! no directory, no history, no waiters and no crash safety, so it is the least that a shared value can cost.
 //!
-//! Three cases: reads one after the other; a read by a program that did other work since the last one, so that
+//! Three cases: reads one after the other, each of which needs the value of the one before, as a decision does; a read by a program that did other work since the last one, so that
 //! caches and page tables are cold; and publishing with a given time. Ours and the seqlock take turns. The
 //! seqlock lies in memory of this process, ours in a segment of it.
 
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use std::time::Instant;
 
-use skopos_model::Timestamp;
+use skopos_model::{Timestamp, Value, ValueType};
 use skopos_shm::{Host, Publisher, Reader, VertexSpec};
 
 use super::bench::Bench;
@@ -136,20 +136,29 @@ pub(super) fn warm_reads(dir: &Path, costs: &mut Costs) -> Result<(), Failure> {
     let reader: Reader<u64> = Host::open_dirs(vec![dir.into()])?.reader(TOPIC)?;
     let bare = Box::new(Seqlock::default());
     bare.write(1, 1);
+    // The handle that is read depends on the last value, in a way that no compiler sees through: without it a processor
+    // makes several reads at once.
+    let none = black_box(0u64);
+    let (readers, mut last) = ([&reader, &reader], 0);
     costs.number.push(batches(|_| {
-        black_box(black_box(&reader).get()?);
+        last = readers[(last & none) as usize].get()?;
         Ok(())
     })?);
-    let vertex = reader.vertex();
+    let vertices = [reader.vertex(), reader.vertex()];
     costs.sample.push(batches(|_| {
-        let reading = black_box(vertex).latest()?;
-        black_box((reading.sample.time, reading.as_f64()));
+        let reading = vertices[(last & none) as usize].latest()?;
+        if let Value::U64(value) = reading.sample.value {
+            last = value;
+        }
+        black_box(reading.sample.time);
         Ok(())
     })?);
+    let locks = [&*bare, &*bare];
     costs.bare.push(batches(|_| {
-        black_box(black_box(&*bare).read());
+        last = locks[(last & none) as usize].read().1;
         Ok(())
     })?);
+    black_box(last);
     Ok(())
 }
 
@@ -160,7 +169,7 @@ pub(super) fn cold_reads(dir: &Path, clock: u64, costs: &mut Costs) -> Result<()
     let bare = Box::new(Seqlock::default());
     let mut other = vec![1u8; OTHER_WORK];
     let [mut sample, mut number, mut seqlock] = std::array::from_fn(|_| Latencies::new());
-    let single = |into: &mut Latencies, work: &mut dyn FnMut() -> Result<(), Failure>| {
+    let mut single = |into: &mut Latencies, work: &mut dyn FnMut() -> Result<(), Failure>| {
         for line in other.iter_mut().step_by(64) {
             *line = line.wrapping_add(1);
         }
@@ -170,7 +179,6 @@ pub(super) fn cold_reads(dir: &Path, clock: u64, costs: &mut Costs) -> Result<()
         into.record(nanos_since(start).saturating_sub(clock));
         Ok::<(), Failure>(())
     };
-    let mut single = single;
     for count in 1..=u64::from(COLD) {
         writer.publish(count)?;
         bare.write(1, count);
@@ -198,7 +206,7 @@ pub(super) fn publishes(dir: &Path, costs: &mut Costs) -> Result<(), Failure> {
     let publisher = Publisher::builder("bench").dir(dir).create()?;
     let mut writer = publisher.writer::<u64>(TOPIC)?;
     let topic = "bench/bare/shared".parse()?;
-    let shared = publisher.register(VertexSpec::new(topic, skopos_model::ValueType::U64))?;
+    let shared = publisher.register(VertexSpec::new(topic, ValueType::U64))?;
     let bare = Box::new(Seqlock::default());
     let now = skopos_shm::now().as_nanos();
     let at = |count: u64| Timestamp::from_nanos(now + count.cast_signed());

@@ -162,12 +162,20 @@ fn a_killed_parent_is_dead_while_its_child_lives_and_its_vertices_are_gone() {
     let segment = Segment::open(&dir.path().join("parent.seg")).expect("sound");
     let vertex = segment.find(&topic("test/a")).expect("registered");
     let mut cursor = vertex.subscribe();
-    assert!(segment.is_alive());
+    // A reader whose system calls are filtered has no descriptor of the process.
+    let path = dir.path().join("parent.seg");
+    let filtered = std::thread::spawn(move || {
+        crate::waiting::refuse(libc::SYS_pidfd_open, libc::EPERM);
+        Segment::open(&path).expect("sound")
+    });
+    let filtered = filtered.join().expect("no panic");
+    assert!(segment.is_alive() && filtered.is_alive());
     parent.0.kill().expect("our own child");
     parent.0.wait().expect("our own child");
     // SAFETY: the signal 0 only asks whether the process is there.
     assert_eq!(unsafe { libc::kill(child, 0) }, 0, "the child lives, and has the lock");
     assert!(!segment.is_alive());
+    assert!(!filtered.is_alive(), "without a descriptor");
     assert_eq!(vertex.latest().expect("it stays").as_f64(), Some(1.0));
     let waited = cursor.next_timeout(Duration::from_millis(10));
     assert!(matches!(waited, Err(Error::Gone(_))), "{waited:?}");

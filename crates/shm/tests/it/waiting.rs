@@ -188,7 +188,7 @@ fn echo_samples() {
 }
 
 /// Makes the system call `number` fail with `error` in this thread, as the filters of containers do.
-fn refuse(number: libc::c_long, error: libc::c_int) {
+pub(crate) fn refuse(number: libc::c_long, error: libc::c_int) {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
