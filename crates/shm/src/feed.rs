@@ -185,7 +185,7 @@ impl Cursor {
                     return false;
                 }
                 SlotState::Lapped => {
-                    // As in `Subscription::try_next`.
+                    // At least this sample is lost, see `Subscription::try_next`.
                     let resume = raw.reach(raw.count()).start.max(self.next + 1);
                     let lost = resume - self.next;
                     self.next = resume;

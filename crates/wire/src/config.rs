@@ -163,6 +163,7 @@ impl PlaneConfig {
             ("transport/link/tx/batch_size", PIECE_BYTES.to_string()),
             ("transport/link/tx/lease", LEASE_MS.to_string()),
             ("transport/link/tx/keep_alive", KEEP_ALIVES.to_string()),
+            ("transport/link/rx/buffer_size", PIECE_BYTES.to_string()),
             ("transport/link/rx/max_message_size", MAX_MESSAGE_BYTES.to_string()),
             ("transport/unicast/max_sessions", MAX_SESSIONS.to_string()),
             ("transport/unicast/accept_pending", MAX_OPENING.to_string()),
