@@ -44,6 +44,11 @@ const KEEP_ALIVES: u32 = 2;
 const FIRST_RETRY_MS: std::ops::Range<u64> = 200..1200;
 const LONGEST_RETRY_MS: u64 = 4000;
 
+/// A variable of the environment, and its value with which a program of a node should start: the transport reads it once.
+/// The thread that waits for sockets then handles their messages itself, instead of waking another one, so a change of a
+/// program is in a mirror a wake-up sooner. A session works without it too.
+pub const RUNTIME: (&str, &str) = ("ZENOH_RUNTIME", "(rx: (handover: acc))");
+
 /// Settings of a session.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
