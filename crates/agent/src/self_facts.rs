@@ -183,17 +183,21 @@ impl SelfFacts {
                 sink.set(id, value);
             }
         }
-        let (ids, mut at) = (&mut self.link_ids, 0);
-        let mut publish = |metric, number| {
-            if ids.len() == at {
-                ids.push(sink.register(metric, ROLE));
-            }
-            sink.set(ids[at], Scalar::U64(number));
-            at += 1;
-        };
-        link.into_iter().for_each(|link| link.visit_counts(&mut publish));
+        link.into_iter().for_each(|link| publish_link(link, &mut self.link_ids, &mut sink));
         sink.finish(true);
     }
+}
+
+/// Publishes the counts of a link, whose facts have these ids.
+fn publish_link(link: &dyn Link, ids: &mut Vec<FactId>, sink: &mut SegmentSink<'_>) {
+    let mut at = 0;
+    link.visit_counts(&mut |metric, number| {
+        if ids.len() == at {
+            ids.push(sink.register(metric, ROLE));
+        }
+        sink.set(ids[at], Scalar::U64(number));
+        at += 1;
+    });
 }
 
 /// Returns the values of [`SENSOR_METRICS`].

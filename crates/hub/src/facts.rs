@@ -35,7 +35,7 @@ pub(crate) struct Counters {
     pub listeners: ListenerCounts,
     /// The queue of remote write, if it is configured.
     pub remote_write: Option<Arc<Queue>>,
-    /// What its session of the live plane dropped, and its follower, if it follows a site.
+    /// The counts of its session of the live plane, and the site, if it follows one.
     pub live: Option<(DropCounter, Site)>,
 }
 

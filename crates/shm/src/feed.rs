@@ -187,7 +187,7 @@ impl Cursor {
                 // Writers outrun this reader. The next call finds what they left.
                 SlotState::Busy => return true,
                 SlotState::Lapped => {
-                    // As in `Subscription::try_next`.
+                    // At least this sample is lost, see `Subscription::try_next`.
                     let resume = raw.reach(raw.count()).start.max(self.next + 1);
                     let lost = resume - self.next;
                     self.next = resume;

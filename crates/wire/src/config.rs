@@ -44,6 +44,11 @@ const KEEP_ALIVES: u32 = 2;
 const FIRST_RETRY_MS: std::ops::Range<u64> = 200..1200;
 const LONGEST_RETRY_MS: u64 = 4000;
 
+/// A variable of the environment, and its value with which a program of a node should start: the transport reads it once.
+/// The thread that waits for sockets then handles their messages itself, instead of waking another one, so a change of a
+/// program is in a mirror a wake-up sooner. A session works without it too.
+pub const RUNTIME: (&str, &str) = ("ZENOH_RUNTIME", "(rx: (handover: acc))");
+
 /// Settings of a session.
 #[derive(Clone, Debug)]
 pub struct PlaneConfig {
@@ -163,6 +168,7 @@ impl PlaneConfig {
             ("transport/link/tx/batch_size", PIECE_BYTES.to_string()),
             ("transport/link/tx/lease", LEASE_MS.to_string()),
             ("transport/link/tx/keep_alive", KEEP_ALIVES.to_string()),
+            ("transport/link/rx/buffer_size", PIECE_BYTES.to_string()),
             ("transport/link/rx/max_message_size", MAX_MESSAGE_BYTES.to_string()),
             ("transport/unicast/max_sessions", MAX_SESSIONS.to_string()),
             ("transport/unicast/accept_pending", MAX_OPENING.to_string()),

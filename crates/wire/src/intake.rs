@@ -39,6 +39,9 @@ const SILENCE: Duration = Duration::from_millis(1800);
 /// ten thousand nodes are looked at in less than a millisecond.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
+/// Delay after which a look for silent publishers is put off: this program stood still, and messages wait in its sockets.
+const LATE: Duration = Duration::from_millis(500);
+
 /// Takes in messages until the follower stops.
 pub(crate) fn run<W: NodeWatcher>(
     intake: &Mutex<Intake<W>>,
@@ -109,7 +112,9 @@ impl<W: NodeWatcher> Intake<W> {
         let now = Instant::now();
         // A publisher is not silent while its message may be in the queue.
         if is_quiet && self.look_at <= now {
-            self.look_at = now + self.find_silent().clamp(LEAST_PAUSE, LOOK_EVERY);
+            let is_late = now.saturating_duration_since(self.look_at) > LATE;
+            let pause = if is_late { SILENCE } else { self.find_silent() };
+            self.look_at = now + pause.clamp(LEAST_PAUSE, SILENCE);
         }
         if self.looked_at.elapsed() >= LOOK_EVERY {
             self.looked_at = now;

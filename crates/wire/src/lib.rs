@@ -48,7 +48,7 @@ mod history;
 mod renewal;
 
 pub use batch::{Batch, Checked, Content, Description, IndexedSample, MAX_BATCH_BYTES};
-pub use config::PlaneConfig;
+pub use config::{PlaneConfig, RUNTIME};
 pub use drops::DropCounter;
 pub use error::Error;
 pub use follower::{Follower, Refresher};

@@ -14,7 +14,13 @@ const PROGRAM: &str = "skopos-agent";
 /// Replaces this process by `skopos-agent` if that lies beside this program, else runs the agent here.
 pub(crate) fn run(global: &Global, args: &NodeArgs) -> Result<ExitCode, Failure> {
     if let Some(program) = beside() {
-        let error = Command::new(&program).args(without_verb(std::env::args_os().skip(1))).exec();
+        let mut command = Command::new(&program);
+        command.args(without_verb(std::env::args_os().skip(1)));
+        let (name, value) = skopos_wire::RUNTIME;
+        if std::env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+        let error = command.exec();
         let failure = Failure::new(format!("{} cannot be started", program.display()));
         return Err(failure.because(&error).hint("install it again with `skopos`"));
     }

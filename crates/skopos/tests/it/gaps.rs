@@ -19,7 +19,7 @@ use crate::support::{Running, eventually, run, signal};
 const EVERY: Duration = Duration::from_millis(100);
 
 /// Longer than the time after which a node gives up a silent hub.
-const STILL: Duration = Duration::from_secs(3);
+const STILL: Duration = Duration::from_secs(6);
 
 /// A program beside an agent. It publishes one topic often and another one seldom.
 struct Program {
