@@ -4,15 +4,15 @@ use super::*;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// The ways to run a monitor: as this user and, if that is possible, as a user without rights.
-fn users() -> Vec<(&'static str, fn() -> Option<Command>)> {
-    vec![("this user", || Some(Command::new(env!("CARGO_BIN_EXE_skopos")))), ("a user", as_user)]
+/// The monitor as this user and, if that is possible, as a user without rights.
+fn users() -> Vec<(&'static str, Command)> {
+    let own = ("this user", Command::new(env!("CARGO_BIN_EXE_skopos")));
+    [own].into_iter().chain(as_user().map(|command| ("a user", command))).collect()
 }
 
 /// Runs a task as each user; `check` gets the outcome and a description.
 fn by_each(args: &[&str], check: impl Fn(&Outcome, &str)) {
-    for (user, command) in users() {
-        let Some(mut command) = command() else { continue };
+    for (user, mut command) in users() {
         command.args(["run", "--json"]).args(args);
         check(&measure_by(command), &format!("{user}: {args:?}"));
     }
