@@ -131,7 +131,7 @@ mod tests {
         let mut statfs = Statfs::new(std::env::temp_dir());
         let mut ledger = Ledger::new();
         statfs.attach(1, &mut ledger).expect("it exists");
-        // As if the file system had been emptier.
+        // The file system was emptier then.
         let before = statfs.before.as_mut().expect("it was read");
         before.bytes = before.bytes.saturating_sub(4096);
         statfs.finish(&mut ledger);

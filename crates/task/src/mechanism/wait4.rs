@@ -99,8 +99,7 @@ fn unread(processes: u64) -> Option<String> {
     (processes > 0).then(|| {
         format!(
             "the bytes of {processes} processes are those of their last samples: the kernel shows the \
-             counts of an exited process to administrators only, and at level 1 nothing reads them \
-             before"
+             counts of an exited process to administrators only, and nothing read them at its exit"
         )
     })
 }

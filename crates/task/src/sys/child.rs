@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr;
 
-use super::pid::Pid;
+use super::pid::{self, Pid};
 use super::{groups, seccomp, signals, started};
 
 /// The settings of a child between fork and exec. Everything is made before the fork, because a child
@@ -59,7 +59,7 @@ fn become_program(
     // SAFETY: raw system calls on descriptors and strings that were made before the fork and live
     // as long as this process image; nothing is allocated, and what is changed is this process's own.
     unsafe {
-        die_with(monitor);
+        pid::die_with(monitor);
         // Before the filter, which might ask about a call of `close`.
         libc::close(child.gate_end.as_raw_fd());
         if let Some((groups, ready)) = child.groups {
@@ -89,21 +89,6 @@ fn become_program(
             size_of::<c_int>(),
         );
         libc::_exit(127)
-    }
-}
-
-/// Makes the kernel kill this process, which has just been forked, when the thread that forked it ends.
-/// Until exec the child blocks the signals of the monitor, so nothing but SIGKILL would end it.
-///
-/// # Safety
-/// Makes system calls only, so it may be called after a fork.
-pub(super) unsafe fn die_with(parent: Pid) {
-    // SAFETY: changes a setting of this process, or ends it.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-        if libc::getppid() != parent {
-            libc::_exit(libc::EXIT_FAILURE);
-        }
     }
 }
 

@@ -14,6 +14,21 @@ pub(crate) fn kill(pid: Pid, signal: c_int) -> bool {
     unsafe { libc::kill(pid, signal) == 0 }
 }
 
+/// Makes the kernel kill this process, which has just been forked, when the thread that forked it ends.
+/// Until exec the child blocks the signals of the monitor, so nothing but SIGKILL would end it.
+///
+/// # Safety
+/// Makes system calls only, so it may be called after a fork.
+pub(super) unsafe fn die_with(parent: Pid) {
+    // SAFETY: changes a setting of this process, or ends it.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        if libc::getppid() != parent {
+            libc::_exit(libc::EXIT_FAILURE);
+        }
+    }
+}
+
 /// The calling thread runs before all ordinary threads until this is dropped. Its children have the
 /// ordinary priority.
 #[derive(Debug)]

@@ -137,7 +137,7 @@ pub(crate) fn try_on_a_child(program: &[Instruction]) -> io::Result<()> {
         match libc::fork() {
             -1 => return Err(io::Error::last_os_error()),
             0 => {
-                super::child::die_with(parent);
+                super::pid::die_with(parent);
                 let code = install(program).err().unwrap_or(0);
                 let from = (&raw const code).cast::<c_void>();
                 libc::write(writer.as_raw_fd(), from, size_of::<c_int>());

@@ -72,8 +72,7 @@ fn bytes_around_the_counted_calls_are_listed_as_missing() {
                 std::os::unix::fs::PermissionsExt::from_mode(0o777),
             )
             .expect("a folder of all");
-            for (at, (user, command)) in users().into_iter().enumerate() {
-                let Some(mut command) = command() else { continue };
+            for (at, (user, mut command)) in users().into_iter().enumerate() {
                 let file = folder.path().join(at.to_string());
                 let args = ["--level", level, "--", text(&around), way, text(&file), "256"];
                 command.args(["run", "--json"]).args(args);
