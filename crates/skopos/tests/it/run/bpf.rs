@@ -158,9 +158,9 @@ fn set_user_id_programs_and_debuggers_work_unless_tracing_is_requested() {
     let mut compiler = Command::new("cc");
     compiler.arg("-o").arg(at("privileged")).arg(at("privileged.c"));
     assert!(compiler.status().expect("a C compiler").success());
-    for (place, mode) in
-        [(folder.path(), 0o755), (&at("skopos"), 0o755), (&at("privileged"), 0o4755)]
-    {
+    let modes =
+        [(folder.path().to_owned(), 0o755), (at("skopos"), 0o755), (at("privileged"), 0o4755)];
+    for (place, mode) in modes {
         std::fs::set_permissions(place, std::fs::Permissions::from_mode(mode)).expect("opened");
     }
     let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
