@@ -51,7 +51,7 @@ const MOST: isize = 640;
 fn description(index: u32) -> Description {
     // Two of three facts are counters; every fifth one is a double.
     let topic = Topic::new(&format!("node0001/block/nvme0n{index}/read_bytes_total"));
-    let value_type = if index % 5 == 0 { ValueType::F64 } else { ValueType::U64 };
+    let value_type = if index.is_multiple_of(5) { ValueType::F64 } else { ValueType::U64 };
     let (topic, unit) = (topic.expect("a topic"), Unit::new("bytes").expect("a unit"));
     Description { index, topic, unit, kind: Kind::Counter, value_type }
 }
