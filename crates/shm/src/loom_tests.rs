@@ -270,7 +270,7 @@ fn loom_a_snapshot_is_of_one_tick() {
     explore(2, || {
         let both = [Heap::new(4, 0), Heap::new(4, 0)];
         let committed = Arc::new(AtomicI64::new(0));
-        // As `Tick` does: publish into each vertex, and store the time of the tick then.
+        // The steps of `Tick`: publish into each vertex, and store the time of the tick then.
         let tick = |both: &[Arc<Heap>; 2], committed: &AtomicI64, value: u64| {
             for heap in both {
                 heap.publish(value);
@@ -282,7 +282,7 @@ fn loom_a_snapshot_is_of_one_tick() {
             let (both, committed) = (both.clone(), Arc::clone(&committed));
             thread::spawn(move || tick(&both, &committed, 2))
         };
-        // As `snapshot` does.
+        // The steps of `snapshot`.
         let time = committed.load_acquire();
         for heap in &both {
             match heap.vertex().as_of(OWNER, time) {

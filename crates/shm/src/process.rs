@@ -153,7 +153,7 @@ impl Watched {
         let stat = fs::read_to_string(format!("/proc/{}/stat", identity.pid));
         match stat.ok().as_deref().and_then(start_ticks) {
             Some(found) if found != identity.start_ticks => Self::Ended,
-            // Where `/proc` hides the processes of others, the id alone decides.
+            // If `/proc` hides the processes of others, the id alone decides.
             _ => Self::Followed(followed),
         }
     }

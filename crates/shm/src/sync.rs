@@ -28,6 +28,7 @@ macro_rules! acquire_load {
             #[inline(always)]
             fn load_acquire(&self) -> $value {
                 let value = self.load(Ordering::Relaxed);
+                // SYNC: pairs with the Release store or fence that the caller names.
                 fence(Ordering::Acquire);
                 value
             }

@@ -68,10 +68,10 @@ impl Seqlock {
 
 /// Nanoseconds an operation of one case, by rounds.
 #[derive(Default)]
-pub(super) struct Costs {
-    pub(super) sample: Vec<f64>,
-    pub(super) number: Vec<f64>,
-    pub(super) bare: Vec<f64>,
+struct Costs {
+    sample: Vec<f64>,
+    number: Vec<f64>,
+    bare: Vec<f64>,
 }
 
 pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
@@ -129,7 +129,7 @@ fn batches(mut work: impl FnMut(u64) -> Result<(), Failure>) -> Result<f64, Fail
 
 const TOPIC: &str = "bench/bare/value";
 
-pub(super) fn warm_reads(dir: &Path, costs: &mut Costs) -> Result<(), Failure> {
+fn warm_reads(dir: &Path, costs: &mut Costs) -> Result<(), Failure> {
     let publisher = Publisher::builder("bench").dir(dir).create()?;
     let mut writer = publisher.writer::<u64>(TOPIC)?;
     writer.publish(1)?;
@@ -162,7 +162,7 @@ pub(super) fn warm_reads(dir: &Path, costs: &mut Costs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn cold_reads(dir: &Path, clock: u64, costs: &mut Costs) -> Result<(), Failure> {
+fn cold_reads(dir: &Path, clock: u64, costs: &mut Costs) -> Result<(), Failure> {
     let publisher = Publisher::builder("bench").dir(dir).create()?;
     let mut writer = publisher.writer::<u64>(TOPIC)?;
     let reader: Box<Reader<u64>> = Box::new(Host::open_dirs(vec![dir.into()])?.reader(TOPIC)?);
@@ -202,7 +202,7 @@ pub(super) fn cold_reads(dir: &Path, clock: u64, costs: &mut Costs) -> Result<()
     Ok(())
 }
 
-pub(super) fn publishes(dir: &Path, costs: &mut Costs) -> Result<(), Failure> {
+fn publishes(dir: &Path, costs: &mut Costs) -> Result<(), Failure> {
     let publisher = Publisher::builder("bench").dir(dir).create()?;
     let mut writer = publisher.writer::<u64>(TOPIC)?;
     let topic = "bench/bare/shared".parse()?;

@@ -293,49 +293,6 @@ fn a_waiter_without_membarrier_polls() {
     assert!(status.expect("this binary runs").success());
 }
 
-/// Publishes between a waiter's last look and its sleep are the ones whose wake-ups get lost.
-#[test]
-fn no_publish_without_a_fence_is_slept_through() {
-    const ROUNDS: u64 = 3000;
-    let dir = runtime_dir();
-    let publisher = publisher(dir.path(), "quick");
-    let mut writer = publisher.writer::<u64>("test/a").expect("room");
-    let vertex = Segment::open(publisher.path()).expect("sound").find(&topic("test/a"));
-    let vertex = vertex.expect("registered");
-    let seen = Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let slept = must_end("a reader and a writer in turns", move || {
-        let waiter = {
-            let (mut cursor, seen) = (vertex.subscribe(), Arc::clone(&seen));
-            std::thread::spawn(move || {
-                let mut slept = 0u64;
-                for n in 1..=ROUNDS {
-                    let started = Instant::now();
-                    let found = number(cursor.next_timeout(PATIENCE).expect("registered"));
-                    assert_eq!(found, Some(n));
-                    // A wake-up that is lost is made up for after the longest sleep.
-                    slept += u64::from(started.elapsed() >= Duration::from_millis(100));
-                    seen.store(n, std::sync::atomic::Ordering::Release);
-                }
-                slept
-            })
-        };
-        for n in 1..=ROUNDS {
-            while seen.load(std::sync::atomic::Ordering::Acquire) < n - 1 {
-                std::hint::spin_loop();
-            }
-            // The waiter is anywhere between its look and its sleep.
-            for _ in 0..n % 512 {
-                std::hint::spin_loop();
-            }
-            writer.publish(n).expect("registered");
-        }
-        waiter.join().expect("no panic")
-    });
-    println!("{slept} of {ROUNDS} rounds took a whole sleep");
-    // A busy machine delays some.
-    assert!(slept < ROUNDS / 10, "{slept} wake-ups of {ROUNDS} were lost");
-}
-
 #[test]
 fn a_damaged_count_is_an_error_and_keeps_no_reader_busy() {
     use std::os::unix::fs::FileExt as _;
