@@ -9,7 +9,7 @@ const HOMES: &[&str] = &["shm", "ffi"];
 
 /// Crates that may need a system call without a safe wrapper. Such a crate gives the reason in its
 /// `lib.rs`, in a comment `UNSAFE: reason`.
-const HOMES_WITH_REASON: &[&str] = &["task", "net", "sense"];
+const HOMES_WITH_REASON: &[&str] = &["bpf", "task", "net", "sense"];
 
 /// Most lines of code between the comment above a statement and the `unsafe` inside it.
 const REACH: usize = 3;
