@@ -351,6 +351,7 @@ mod tests {
             for (writer, value) in writers.iter().zip(values) {
                 tick.publish(writer, value).expect("published");
             }
+            tick.commit();
         };
         tick(1, [1, 1]);
         let first = sending.turn();
@@ -379,7 +380,7 @@ mod tests {
         let mut tick = group.tick(Timestamp::from_nanos(1));
         tick.publish(&writer, 1u64).expect("published");
         assert_eq!(sending.sent.news(), News::Absent);
-        drop(tick);
+        tick.commit();
         assert_eq!(sending.sent.news(), News::OfProgram);
         assert_eq!(sending.turn()[0].samples.len(), 1);
     }

@@ -32,14 +32,15 @@ fn compiled(folder: &Path) -> PathBuf {
     crate::support::compile(folder, "calls", PROGRAM, &["-w"]).expect("a compiler")
 }
 
-/// The name of a file, without the part that the C library chooses.
+/// The name of a file, without the part that the C library chooses. Files that the C library names are of one class: a
+/// file can take the inode of one that was removed in the same tick of the clock, and then both have one identity.
 fn class(folder: &Path, path: &str) -> Option<String> {
     let path = path.trim_end_matches(" (deleted)");
     if path.starts_with("pipe:") || path.starts_with("socket:") {
         return path.split(':').next().map(str::to_owned);
     }
     if path.starts_with("/tmp/#") || path.starts_with("/tmp/tmpf") {
-        return Some("temporary".to_owned());
+        return Some("made".to_owned());
     }
     let name = Path::new(path).strip_prefix(folder).ok()?.to_str()?;
     Some(if name.starts_with("made-") { "made".to_owned() } else { name.to_owned() })
