@@ -336,13 +336,12 @@ fn guard(listener: RawFd, last: &LastCall, alive: RawFd) -> ! {
             libc::poll(&raw mut end, 1, -1);
         }
         let taken = last.word().load(Ordering::Relaxed);
-        if taken == 0 {
-            // The task has not begun, and the number of the child's call is unknown. Without a
-            // listener all filtered calls of the child fail, and it exits.
-            libc::_exit(0);
-        }
-        for n in 0..AHEAD {
-            let _ = go_on(listener, taken.wrapping_add(n));
+        // Without a call that was received, the child's first one is announced here. The child has the listener until
+        // its exec, so that call would not fail by itself.
+        if taken != 0 {
+            for n in 0..AHEAD {
+                let _ = go_on(listener, taken.wrapping_add(n));
+            }
         }
         let mut calls = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
         loop {
