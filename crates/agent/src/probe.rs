@@ -79,7 +79,8 @@ impl Probe {
             Ok(result) => result.map_err(PollError::Source),
             Err(_) => Err(PollError::Panicked),
         };
-        let (counts, refusal) = sink.finish(result.is_ok());
+        // After an error the facts that were yielded are true, and others must not wait for those that were not.
+        let (counts, refusal) = sink.finish(!matches!(result, Err(PollError::Panicked)));
         PollOutcome { time, at, spent: Duration::ZERO, counts, refusal, result }
     }
 

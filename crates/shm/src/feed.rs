@@ -172,7 +172,9 @@ impl Cursor {
     /// Passes on the events of the vertex. Returns false if it is gone.
     fn take(&mut self, visit: &mut impl FnMut(u32, FeedEvent)) -> bool {
         let raw = self.vertex.raw();
-        while raw.is_due(self.owner, self.next) {
+        // Counted once: a writer that never rests must not keep this reader from its other vertices.
+        let end = raw.count();
+        while self.next < end {
             match read_sample(&raw, self.owner, self.next, self.value_type) {
                 SlotState::Whole(sample) => {
                     self.next += 1;
@@ -195,6 +197,10 @@ impl Cursor {
                 }
             }
         }
-        true
+        let is_gone = raw.is_gone(self.owner);
+        if is_gone {
+            visit(self.key, FeedEvent::Gone);
+        }
+        !is_gone
     }
 }

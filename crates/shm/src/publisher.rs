@@ -275,7 +275,9 @@ impl Publisher {
         let take = |mark: &AtomicU8| mark.swap(0, Ordering::Relaxed) != 0;
         let interest = Interest { read: take(&marks.read), followed: take(&marks.followed) };
         // The marks come first: a reader that marks the vertex in between does it again.
-        vertex.head().interest.fetch_add(1, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire loads of `interest` in `Vertex::mark_read` and `Vertex::follow`: a reader that sees
+        // the new number marks after the swaps above.
+        vertex.head().interest.fetch_add(1, Ordering::Release);
         interest
     }
 

@@ -13,7 +13,7 @@ use crate::layout::Marks;
 use crate::map::{Pinned, PinnedVertex};
 use crate::ring::{Moment, Place, RawSample, RawVertex, SlotState, VertexHead};
 use crate::segment::{Segment, VertexInfo};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AcquireLoad as _, AtomicU32, Ordering};
 use crate::sys;
 
 /// Attempts at a structured value whose bytes are overwritten meanwhile.
@@ -165,7 +165,8 @@ impl Vertex {
     /// cache line.
     #[inline(always)]
     fn mark_read(&self) {
-        let interest = self.vertex.head().interest.load(Ordering::Relaxed);
+        // SYNC: pairs with the Release in `Publisher::take_interest`, which takes the marks first.
+        let interest = self.vertex.head().interest.load_acquire();
         if self.marked.load(Ordering::Relaxed) != interest {
             self.marked.store(interest, Ordering::Relaxed);
             if let Some(marks) = &self.marks {
@@ -263,7 +264,8 @@ impl Vertex {
     #[inline]
     pub fn follow(&self) {
         self.mark_read();
-        let interest = self.vertex.head().interest.load(Ordering::Relaxed);
+        // SYNC: pairs with the Release in `Publisher::take_interest`, which takes the marks first.
+        let interest = self.vertex.head().interest.load_acquire();
         if self.rest.followed.load(Ordering::Relaxed) != interest {
             self.rest.followed.store(interest, Ordering::Relaxed);
             if let Some(marks) = &self.marks {

@@ -22,6 +22,7 @@ use crate::clock::wall;
 use crate::error::Error;
 use crate::inbox::{Arrived, Direct, Inbox, Message};
 use crate::keys;
+use crate::mirror::BatchOutcome;
 use crate::plane::Plane;
 use crate::requested::{Decision, Requested, SNAPSHOT_TIMEOUT, Standing};
 use crate::site::{NodeState, NodeWatcher, Site};
@@ -230,11 +231,22 @@ impl<W: NodeWatcher> Intake<W> {
         true
     }
 
-    /// Changes the mirror of a node by a batch of its publisher.
-    fn absorb(&mut self, name: &str, state: &mut NodeState, batch: Batch, received_at: Timestamp) {
-        state.hear(batch.sent_at, received_at);
-        state.mirror.take(batch, &mut self.watcher);
+    /// Changes the mirror of a node by a batch of its publisher. Returns false if the batch is not new: any node can send
+    /// an old one again, so it tells nothing about its publisher.
+    fn absorb(
+        &mut self,
+        name: &str,
+        state: &mut NodeState,
+        batch: Batch,
+        received_at: Timestamp,
+    ) -> bool {
+        let sent_at = batch.sent_at;
+        let is_new = state.mirror.take(batch, &mut self.watcher) != BatchOutcome::Duplicate;
+        if is_new {
+            state.hear(sent_at, received_at);
+        }
         self.watcher.node(name, state);
+        is_new
     }
 
     fn batch(&mut self, arrived: &Arrived) {
@@ -253,11 +265,12 @@ impl<W: NodeWatcher> Intake<W> {
             return;
         };
         let is_back = state.is_silent();
-        self.absorb(name, &mut state, batch, *received_at);
+        let is_new = self.absorb(name, &mut state, batch, *received_at);
         // A requested snapshot may be too old or get lost, so it is requested until nothing is missing.
         let is_complete = state.mirror.is_complete();
         drop(state);
-        if is_back {
+        // With proofs, its token may be gone, or another node may have said so.
+        if is_new && (is_back || self.plane.rules.demands()) {
             self.appeared(name, incarnation);
         }
         if !is_complete {
@@ -270,11 +283,7 @@ impl<W: NodeWatcher> Intake<W> {
     fn is_genuine(&mut self, name: &str, incarnation: i64, message: &trust::Message) -> bool {
         let node = self.site.node(name);
         match node.map_or(Tagged::Absent, |node| tagged(&node.state(), incarnation, message)) {
-            Tagged::Genuine => {
-                // Its token may be gone, or another node may have said so.
-                self.appeared(name, incarnation);
-                true
-            }
+            Tagged::Genuine => true,
             Tagged::Forged => {
                 self.site.shared.counts.forged.fetch_add(1, Ordering::Relaxed);
                 false

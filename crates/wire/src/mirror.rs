@@ -105,7 +105,7 @@ impl Mirror {
         let missing = batch.sequence - last - 1;
         self.sequence = Some(batch.sequence);
         self.last_sent_at = Some(batch.sent_at);
-        self.lost += missing;
+        self.lost = self.lost.saturating_add(missing);
         if missing > 0 {
             self.needs = Some(batch.sequence - 1);
             let vertices = self.vertices.iter_mut();
@@ -121,7 +121,7 @@ impl Mirror {
         let as_of = first.sequence;
         // Batches that did not arrive before the snapshot are lost, although the snapshot covers them.
         if let Some(last) = self.sequence.filter(|last| *last < as_of) {
-            self.lost += as_of - last;
+            self.lost = self.lost.saturating_add(as_of - last);
             self.overtaken = Some(last + 1..=as_of);
             self.vertices.iter_mut().for_each(|vertex| vertex.completeness.cut(as_of));
         }
@@ -202,8 +202,9 @@ impl Mirror {
         for index in batch.gone {
             self.forget(index, watcher);
             self.unwanted.remove(&index);
-            self.gone.insert(index);
-            if self.gone.len() > MAX_VERTICES {
+            if self.gone.len() < MAX_VERTICES {
+                self.gone.insert(index);
+            } else {
                 // The next snapshot clears them.
                 self.needs = self.sequence;
             }

@@ -196,7 +196,7 @@ impl Chores {
     /// Returns the age of each part, in the order of generations: the time from its last sample to `now`, in which each
     /// part, and each pause between two parts, counts for a step at most.
     fn ages(&self, listing: &Listing, now: Timestamp) -> Vec<Duration> {
-        let longest = MAX_STEP.max(2 * self.limits.seal_every);
+        let longest = MAX_STEP.max(self.limits.seal_every.saturating_mul(2));
         let (mut ages, mut age, mut later) = (Vec::new(), Duration::ZERO, now);
         for (part, _) in listing.parts.values().rev() {
             // A part without samples has no times: its range is empty.
