@@ -10,6 +10,7 @@ use skopos_access::Caller;
 use skopos_hub::Pki;
 use skopos_term::Failure;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -19,6 +20,11 @@ use super::{peer, tls};
 
 /// Maximum time for the client's part of TLS.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Number of tokens that are looked up at one time: each takes a thread of those that queries and watches use, too.
+const MAX_LOOK_UPS: usize = 8;
+
+static LOOK_UPS: Semaphore = Semaphore::const_new(MAX_LOOK_UPS);
 
 /// The certificate and the tokens of a hub.
 #[derive(Clone, Default)]
@@ -94,7 +100,13 @@ impl Admittance {
         }
         // Tokens are files: a slow disk must not keep the threads of the listeners waiting.
         let (pki, token) = (pki.clone(), token.to_owned());
-        tokio::task::spawn_blocking(move || pki.caller_of(&token)).await.ok().flatten()
+        let permit = LOOK_UPS.acquire().await.ok()?;
+        let look_up = move || {
+            // It goes with the look-up, which ends later than a request that is given up.
+            let _permit = permit;
+            pki.caller_of(&token)
+        };
+        tokio::task::spawn_blocking(look_up).await.ok().flatten()
     }
 }
 
