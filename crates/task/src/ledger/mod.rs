@@ -276,8 +276,13 @@ impl Ledger {
         reader.read(COMMAND_TIMEOUT + walk, move || proc::pss_bytes(pid))
     }
 
-    /// Looks at a process for ways of input and output that byte counts leave out.
+    /// Looks at a process for ways of input and output that byte counts leave out. The maps of a process
+    /// that runs in the memory of another, such as the monitor's child before its exec, show the files of
+    /// the other.
     pub(crate) fn look_for_unseen(&mut self, pid: Pid) {
+        if self.borrows_memory(pid) {
+            return;
+        }
         let found = match &mut self.patient {
             None => Ok(Unseen::of(pid)),
             Some(reader) => reader.read(COMMAND_TIMEOUT, move || Unseen::of(pid)),
@@ -623,7 +628,10 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::time::Instant;
+
+    use skopos_model::task::Missing;
 
     use super::exited::MAX_LISTED;
     use super::*;
@@ -638,6 +646,32 @@ mod tests {
         ledger.restart_clock();
         assert!(ledger.elapsed() <= before.elapsed());
         assert_eq!(ledger.into_processes().0[0].start_seconds, 0.0);
+    }
+
+    #[test]
+    fn files_that_the_monitor_maps_are_not_the_task_s() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("mapped");
+        let file = std::fs::File::options().read(true).write(true).create_new(true).open(path);
+        let file = file.expect("a file");
+        file.set_len(4096).expect("a page");
+        let (mode, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping of a page that nothing points to.
+        let map =
+            unsafe { libc::mmap(std::ptr::null_mut(), 4096, mode, kind, file.as_raw_fd(), 0) };
+        assert_ne!(map, libc::MAP_FAILED);
+        // The child of a monitor has the monitor's maps until its exec, as this process has its own.
+        let child = std::process::id() as Pid;
+        let mut ledger = Ledger::new();
+        ledger.process_started(child, 1);
+        ledger.mark_borrowed_memory(child);
+        ledger.look_for_unseen(child);
+        assert!(ledger.unseen.is_empty());
+        ledger.process_executed(child);
+        ledger.look_for_unseen(child);
+        assert!(ledger.unseen.written.contains(&Missing::Mmap));
+        // SAFETY: the mapping of above, which nothing uses any more.
+        assert_eq!(unsafe { libc::munmap(map, 4096) }, 0);
     }
 
     #[test]

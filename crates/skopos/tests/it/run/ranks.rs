@@ -64,7 +64,7 @@ fn ranks_that_end_together_join_one_complete_report() {
     assert_eq!(job["job"]["missing_total"], 0, "{job}");
     assert_eq!((&job["job"]["id"], &job["job"]["launcher"]), (&"77".into(), &"slurm".into()));
     wrote(&job, 78_000.0, RANKS);
-    assert_eq!(job["resources"]["written_bytes"]["completeness"], "all");
+    assert_eq!(job["resources"]["written_bytes"]["completeness"], "all", "{job}");
     assert_eq!(
         (&job["ended"]["exit_type"], &job["ended"]["status"]),
         (&"normal".into(), &1.into())
