@@ -35,6 +35,7 @@ pub mod duration;
 pub mod schema;
 pub mod core_list;
 pub mod task;
+pub mod job;
 
 pub use bytes::ByteReader;
 pub use error::Error;

@@ -1,0 +1,23 @@
+//! Jobs in layers: records near the nodes, sealed segments for the long term, and a catalogue that finds them.
+//!
+//! ```text
+//! producers ─▶ Intake: log-N (short time) ─ sealed ─▶ segment-N.parquet (long time) ─▶ Catalogue (metadata)
+//!                 └── running jobs ───────────────────────────┴── finished jobs ───────────┘
+//! ```
+//!
+//! A [`JobPart`] is a piece of a job that is sealed at once: the whole of a short job, an hour of a long one, or
+//! records that came after the end. A [`JobEntry`] is what the catalogue knows about a job. It is a fold over the
+//! records of the job's parts in their order, so the catalogue can be made again from the segments.
+//!
+//! # Invariants
+//! - What was acknowledged can be read, exactly once: from the log until its part is sealed, then from the segment.
+//! - A part is identified by its site, job, generation and number. Sealing it again changes nothing.
+//! - The catalogue has nothing that the segments have not.
+//!
+//! Read in this order: `part`, `entry`.
+
+mod part;
+mod entry;
+
+pub use entry::{Dated, JobEntry, MAX_NODES};
+pub use part::{JobPart, Mark, PartRef, StoredRecord};
