@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use skopos_model::{Sample, Timestamp};
+use skopos_model::{MAX_STRUCTURED_BYTES, Sample, Timestamp};
 
 use super::chores::Chores;
 use super::codec;
@@ -14,11 +14,15 @@ use super::folder::{Folder, read_log};
 use super::limits::Limits;
 use super::listing::{Listing, log_name};
 use super::series::Series;
-use crate::log::{Disk, Error, Level, Lock, LogWriter, OsDisk, io_at};
+use crate::log::{Capacity, Disk, Error, Level, Lock, LogWriter, OsDisk, io_at};
 
 /// Length at which a log is sealed. Sealing needs about three times as much memory, and a query has to
 /// read the whole log that is not sealed yet.
 const MAX_LOG_BYTES: u64 = 8 << 20;
+
+/// The room of a log. Some seconds of all that a node can publish may wait: that bounds the memory that a full disk can
+/// cost. The longest content is a structured value with the fields before it.
+const CAPACITY: Capacity = Capacity::new(1 << 20, MAX_STRUCTURED_BYTES + 512);
 
 /// Writes a folder of history. Only one process at a time can have a keeper of a folder.
 #[derive(Debug)]
@@ -200,7 +204,7 @@ impl Keeper {
             }
         };
         codec::write(sample, &mut self.content);
-        if !self.log.append(index, sample.time.as_nanos(), &self.content) {
+        if self.log.append(index, sample.time.as_nanos(), &self.content).is_none() {
             return PushOutcome::Refused;
         }
         attached.last = Some(sample.time);
@@ -297,7 +301,8 @@ fn resume(
     }
     let (producers, torn_bytes) = (content.producers(), content.losses.tail);
     let began = content.first().map_or(now, |first| first.min(now));
-    let log = LogWriter::resume(disk.clone(), path, generation, &content.scanned, producers)?;
+    let log =
+        LogWriter::resume(disk.clone(), path, generation, (&content.scanned, producers), CAPACITY)?;
     disk.sync_folder(folder).map_err(io_at(folder, "the folder cannot be synced"))?;
     Ok(Some(Resumed { log, began, torn_bytes }))
 }
@@ -312,7 +317,7 @@ fn begin(disk: &Arc<dyn Disk>, folder: &Path, generation: u64) -> Result<LogWrit
         }
         _ => {}
     }
-    let log = LogWriter::create(disk.clone(), path, generation)?;
+    let log = LogWriter::create(disk.clone(), path, generation, CAPACITY)?;
     disk.sync_folder(folder).map_err(io_at(folder, "the folder cannot be synced"))?;
     Ok(log)
 }

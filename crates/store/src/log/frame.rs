@@ -19,6 +19,8 @@
 
 use std::ops::Range;
 
+use super::MAX_FRAME_BYTES;
+
 /// The version of the layout.
 pub(super) const LAYOUT: u32 = 2;
 
@@ -29,9 +31,6 @@ pub(super) const HEAD_BYTES: usize = 20;
 const MARK: &[u8; 4] = b"SKFR";
 
 pub(super) const FRAME_HEAD_BYTES: usize = 20;
-
-/// The longest frame that a reader accepts: the greatest number of records that wait, and one more.
-pub(super) const MAX_FRAME_BYTES: usize = super::MAX_PENDING_BYTES + super::MAX_RECORD_BYTES;
 
 /// Returns the head of a log.
 pub(super) fn head(generation: u64) -> [u8; HEAD_BYTES] {

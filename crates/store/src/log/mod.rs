@@ -34,17 +34,28 @@ pub(crate) use quarantine::{FOLDER, quarantine};
 pub(crate) use record::{Losses, NotALog, Record, Scanned, scan};
 pub(crate) use writer::LogWriter;
 
-use skopos_model::MAX_STRUCTURED_BYTES;
+/// The longest frame that a reader accepts: the records of the most generous client.
+const MAX_FRAME_BYTES: usize = 32 << 20;
 
-/// The most bytes that wait for a commit. Further records are refused, and the caller counts them. This is some
-/// seconds of all that a node can publish; it bounds the memory that a full disk can cost.
-pub(crate) const MAX_PENDING_BYTES: usize = 1 << 20;
+/// The most bytes of the fields around the content of a record.
+const MAX_FIELD_BYTES: usize = 512;
 
-/// The longest content of a record: a structured value, and the fields before it.
-const MAX_CONTENT_BYTES: usize = MAX_STRUCTURED_BYTES + 512;
+/// The room of a log between two commits. Further records are refused, and the caller counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capacity {
+    /// Bytes of records that wait for a commit. One more record may exceed it.
+    pending: usize,
+    /// The longest content of a record.
+    content: usize,
+}
 
-/// The longest record: its content, and the fields around it.
-const MAX_RECORD_BYTES: usize = MAX_CONTENT_BYTES + 512;
+impl Capacity {
+    /// Returns a capacity, which must fit into a frame.
+    pub(crate) const fn new(pending: usize, content: usize) -> Self {
+        assert!(pending + content + MAX_FIELD_BYTES <= MAX_FRAME_BYTES, "it exceeds a frame");
+        Self { pending, content }
+    }
+}
 
 /// The level at which records are acknowledged: what they survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -180,7 +180,7 @@ impl Producers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{Level, LogWriter, MAX_CONTENT_BYTES};
+    use crate::log::{Capacity, Level, LogWriter};
 
     fn log(frames: &[&[Record<'_>]]) -> Vec<u8> {
         let mut bytes = frame::head(3).to_vec();
@@ -236,16 +236,21 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("log");
         let disk = std::sync::Arc::new(crate::log::OsDisk);
-        let mut log = LogWriter::create(disk, path.clone(), 3).expect("made");
-        let (fits, long) = (vec![1; MAX_CONTENT_BYTES], vec![1; MAX_CONTENT_BYTES + 1]);
+        let capacity = Capacity::new(1 << 20, 4096);
+        let mut log = LogWriter::create(disk, path.clone(), 3, capacity).expect("made");
+        let (fits, long) = (vec![1; 4096], vec![1; 4097]);
         assert_eq!(log.describe(1, &long), None);
         let index = log.describe(1, b"a").expect("described");
-        assert!(!log.append(index, 1, &long));
-        let written = (1..).take_while(|sequence| log.append(index, *sequence, &fits)).count();
-        assert!(written > 10, "{written}");
+        assert_eq!(log.append(index, 1, &long), None);
+        let places: Vec<u64> =
+            (1..).map_while(|sequence| log.append(index, sequence, &fits)).collect();
+        assert!(places.len() > 10, "{places:?}");
         log.commit(Level::Memory).expect("committed");
-        let (found, losses) = entries(&std::fs::read(&path).expect("a log"));
-        assert_eq!((found.len(), losses), (written, Losses::default()));
+        let bytes = std::fs::read(&path).expect("a log");
+        let (found, losses) = entries(&bytes);
+        assert_eq!((found.len(), losses), (places.len(), Losses::default()));
+        let lies_at = |place: &u64| bytes[*place as usize..].starts_with(&fits);
+        assert!(places.iter().all(lies_at) && bytes[places[0] as usize - 1] != 1);
     }
 
     #[test]

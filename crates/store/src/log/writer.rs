@@ -8,7 +8,7 @@ use super::disk::{Disk, DiskFile};
 use super::error::{Error, io_at};
 use super::frame::{self, HEAD_BYTES};
 use super::record::{MAX_PRODUCERS, Record, Scanned};
-use super::{Level, MAX_CONTENT_BYTES, MAX_PENDING_BYTES};
+use super::{Capacity, Level};
 
 const LOST: &str = "the kernel lost some of it after a failed sync";
 
@@ -20,6 +20,7 @@ pub(crate) struct LogWriter {
     file: Box<dyn DiskFile>,
     /// Bytes of the head and of whole frames.
     length: u64,
+    capacity: Capacity,
     /// Number of the next frame.
     frame: u32,
     /// Index of the next producer.
@@ -47,6 +48,7 @@ impl LogWriter {
         disk: Arc<dyn Disk>,
         path: PathBuf,
         generation: u64,
+        capacity: Capacity,
     ) -> Result<Self, Error> {
         let file = disk.create(&path).map_err(io_at(&path, "the log cannot be made"))?;
         // Frames without a head could not be read.
@@ -56,7 +58,7 @@ impl LogWriter {
             return Err(io_at(&path, "the log cannot be written")(e));
         }
         let (length, pending, state) = (HEAD_BYTES as u64, Vec::new(), State::Sound);
-        Ok(Self { disk, path, file, length, frame: 0, index: 0, pending, state })
+        Ok(Self { disk, path, file, length, capacity, frame: 0, index: 0, pending, state })
     }
 
     /// Continues a log, which must have no losses but a torn tail. Cuts off that tail. `index` is the number of its
@@ -66,13 +68,13 @@ impl LogWriter {
         disk: Arc<dyn Disk>,
         path: PathBuf,
         generation: u64,
-        scanned: &Scanned,
-        index: u32,
+        (scanned, index): (&Scanned, u32),
+        capacity: Capacity,
     ) -> Result<Self, Error> {
         let file = disk.open(&path).map_err(io_at(&path, "the log cannot be opened"))?;
         let (length, frame) = (scanned.end as u64, scanned.next);
         let (pending, state) = (Vec::new(), State::Suspect);
-        let mut log = Self { disk, path, file, length, frame, index, pending, state };
+        let mut log = Self { disk, path, file, length, capacity, frame, index, pending, state };
         if scanned.end < HEAD_BYTES {
             // The process ended before it had written the head.
             log.write(&frame::head(generation), 0)?;
@@ -113,20 +115,22 @@ impl LogWriter {
         Some(index)
     }
 
-    /// Appends an entry of a described producer, whose sequence is greater than those before it. Returns false if there
-    /// is no room before the next commit, or the content is too long.
-    pub(crate) fn append(&mut self, index: u32, sequence: i64, content: &[u8]) -> bool {
-        let has_room = self.has_room(content);
-        if has_room {
-            Record::Entry { index, sequence, content }.write(&mut self.pending);
+    /// Appends an entry of a described producer, whose sequence is greater than those before it. Returns the place of
+    /// its content in the file after the next commit; `None` if there is no room before that, or the content is too
+    /// long.
+    pub(crate) fn append(&mut self, index: u32, sequence: i64, content: &[u8]) -> Option<u64> {
+        if !self.has_room(content) {
+            return None;
         }
-        has_room
+        Record::Entry { index, sequence, content }.write(&mut self.pending);
+        let before = self.pending.len() - content.len();
+        Some(self.length + (frame::FRAME_HEAD_BYTES + before) as u64)
     }
 
     /// Returns true if a record with this content may be added: a reader takes a frame with a record more than are
     /// pending, and no longer one.
     fn has_room(&self, content: &[u8]) -> bool {
-        self.pending.len() < MAX_PENDING_BYTES && content.len() <= MAX_CONTENT_BYTES
+        self.pending.len() < self.capacity.pending && content.len() <= self.capacity.content
     }
 
     /// Commits all pending records at once. After an error of writing they stay pending.
