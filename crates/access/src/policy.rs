@@ -21,6 +21,15 @@ pub enum Action<'a> {
         /// Project that the job was charged to.
         project: Option<&'a str>,
     },
+    /// Store records of a job.
+    StoreJob {
+        /// The node that the record is about; `None` for the whole job.
+        node: Option<&'a str>,
+        /// User that owns the job, as far as its start is known.
+        owner: Option<&'a str>,
+        /// True if the job is known, and the node that asks is not one of its nodes.
+        is_elsewhere: bool,
+    },
     /// Publish topics of this node.
     Publish {
         /// Name of the node.
@@ -72,6 +81,15 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
         (Action::Publish { .. } | Action::Renew { .. } | Action::Vouch, caller) => {
             *caller == Caller::Owner
         }
+        (Action::StoreJob { node, owner, is_elsewhere }, caller) => match caller {
+            Caller::Owner => true,
+            // A node tells of itself, and of jobs that run on it.
+            Caller::Node(names) => !is_elsewhere && node.is_none_or(|node| node == names.node),
+            Caller::User(user) => {
+                user.role >= Role::Admin || owner.is_some_and(|owner| owner == user.name)
+            }
+            _ => false,
+        },
         (Action::ReadFacts, _) => true,
         // A measurement costs its node, so it is not for members.
         (Action::Measure, Caller::User(user)) => user.role >= Role::Support,
@@ -104,6 +122,8 @@ fn described(action: Action<'_>) -> String {
         Action::Measure => "have facts measured".to_owned(),
         Action::ReadJob { owner: Some(owner), .. } => format!("read the jobs of {owner}"),
         Action::ReadJob { owner: None, .. } => "read jobs of the owner of the hub".to_owned(),
+        Action::StoreJob { node: Some(node), .. } => format!("store records of jobs on {node}"),
+        Action::StoreJob { node: None, .. } => "store records of this job".to_owned(),
         Action::Publish { node } => format!("publish topics of {node}"),
         Action::Join { node } => format!("join as {node}"),
         Action::Renew { node } => format!("get a certificate of {node}"),
@@ -145,6 +165,7 @@ mod tests {
             Caller::Invited(Invitation { node: Some("n01".to_owned()), hub_at: Vec::new() }),
         ];
         let job = |owner, project| Action::ReadJob { owner, project };
+        let store = |node, owner, is_elsewhere| Action::StoreJob { node, owner, is_elsewhere };
         for (action, expected) in [
             (Action::ReadService, "yes yes yes yes yes yes yes yes yes yes yes"),
             (Action::ReadFacts, "yes yes yes yes yes yes yes yes no no no"),
@@ -153,6 +174,9 @@ mod tests {
             (job(Some("ann"), Some("astro")), "yes no no yes yes yes yes no no no no"),
             (job(Some("joe"), Some("bio")), "yes no no no no yes yes no no no no"),
             (job(None, None), "yes no no no no yes yes no no no no"),
+            (store(Some("n01"), None, false), "yes yes no no no no yes no no no no"),
+            (store(None, Some("ann"), false), "yes yes yes yes no no yes no no no no"),
+            (store(Some("n01"), Some("ann"), true), "yes no no yes no no yes no no no no"),
             (Action::Publish { node: "n01" }, "yes yes no no no no no no no no no"),
             (Action::Publish { node: "n02" }, "yes no no no no no no no no no no"),
             (Action::Join { node: "n01" }, "no no no no no no no no no yes yes"),

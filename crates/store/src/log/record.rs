@@ -92,6 +92,13 @@ pub(crate) struct Scanned {
     pub(crate) losses: Losses,
 }
 
+impl Scanned {
+    /// Returns true if the log has no frame, and no trace of one but a torn tail.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next == 0 && self.losses.frames == 0
+    }
+}
+
 /// Reasons for which nothing of a log can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotALog {

@@ -153,7 +153,8 @@ impl LogWriter {
         }
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
+    /// Syncs the written frames.
+    pub(crate) fn sync(&mut self) -> Result<(), Error> {
         match self.state {
             State::Sound => {}
             State::Suspect => return self.replace(),

@@ -1,0 +1,561 @@
+//! The intake itself.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use skopos_model::Timestamp;
+use skopos_model::job::{JobId, JobRecord, RecordError};
+use thiserror::Error as ThisError;
+
+use super::jobs::{OpenJob, Place, SealedParts};
+use super::limits::{CAPACITY, IntakeLimits, MAX_LOG_BYTES, MAX_PRODUCER_BYTES, MAX_PRODUCERS};
+use super::logs::{LogUse, Logs};
+use super::producers::{Producer, Producers, Slot, description};
+use super::recover::{Recovered, recover};
+use crate::jobs::entry::JobEntry;
+use crate::jobs::part::{JobPart, Mark, PartRef, StoredRecord};
+use crate::log::{Damage, Disk, Error, Level, Lock, LogWriter, OsDisk, io_at};
+
+/// The short-time storage of a site. Only one process at a time can have the intake of a folder.
+#[derive(Debug)]
+pub struct Intake {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    limits: IntakeLimits,
+    _lock: Lock,
+    log: LogWriter,
+    generation: u64,
+    logs: Logs,
+    producers: Producers,
+    jobs: BTreeMap<JobId, OpenJob>,
+    /// True if the last frame may not have been synced.
+    is_unsynced: bool,
+    /// True once the disk has the producers with which the current log begins. Until then the older logs stay, which know
+    /// them too.
+    has_producers: bool,
+    /// The binary form of the record that is pushed.
+    content: Vec<u8>,
+    torn_bytes: u64,
+    damaged: Vec<Damage>,
+}
+
+/// A record with its producer.
+#[derive(Clone, Copy, Debug)]
+pub struct Pushed<'b> {
+    /// Name of the producer.
+    pub producer: &'b str,
+    /// The run of the producer.
+    pub epoch: i64,
+    /// The number of the record in the epoch; numbers ascend and may have gaps.
+    pub sequence: i64,
+    /// The record.
+    pub record: JobRecord<'b>,
+}
+
+/// The effect of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PushOutcome {
+    /// The next commit writes the record.
+    Accepted,
+    /// The record is stored already.
+    Duplicate,
+}
+
+/// The reason why a record was not taken.
+#[derive(Debug, PartialEq, ThisError)]
+pub enum Refusal {
+    /// The record is not valid. Sending it again does not help.
+    #[error(transparent)]
+    Invalid(#[from] RecordError),
+    /// The name of the producer is empty, too long, or has a control character.
+    #[error("the name of the producer is empty, too long, or has a control character")]
+    Producer,
+    /// A later run of the producer has begun: the producer has lost count, or two programs have its name.
+    #[error(
+        "the producer has begun its epoch {known} since, and this record is of the epoch {epoch}"
+    )]
+    Stale {
+        /// The epoch of the record.
+        epoch: i64,
+        /// The latest epoch.
+        known: i64,
+    },
+    /// The storage has no room until parts are sealed or the disk has more of it. The record can be sent again.
+    #[error("the storage is full: {0}")]
+    Full(&'static str),
+}
+
+impl Refusal {
+    /// Returns true if the same record may be taken later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+}
+
+impl Intake {
+    /// Opens the intake of a folder, and creates it if it does not exist. Reads the logs that an earlier process left,
+    /// and leaves out the records that `sealed` has.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]; a file cannot be read or written; a later version of Skopos wrote a log.
+    pub fn open(
+        folder: &Path,
+        limits: IntakeLimits,
+        sealed: &dyn SealedParts,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        Self::on(Arc::new(OsDisk), folder, limits, sealed, now)
+    }
+
+    pub(super) fn on(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        limits: IntakeLimits,
+        sealed: &dyn SealedParts,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        disk.make_folder(folder).map_err(io_at(folder, "the folder cannot be made"))?;
+        let path = folder.join("lock");
+        let lock = disk.lock(&path).map_err(io_at(&path, "it cannot be locked"))?;
+        let lock = lock.ok_or_else(|| Error::Busy(folder.to_path_buf()))?;
+        let recovered = recover(&disk, folder, sealed, now)?;
+        let Recovered { mut logs, producers, mut jobs, newest, last, torn_bytes, damaged } =
+            recovered;
+        // A job of which all records are sealed is not open.
+        jobs.retain(|_, job| job.unsealed() > 0);
+        // The newest log may not have been synced. A damaged one is not continued, so its records are written again.
+        let rescued = newest.is_none().then_some(last);
+        let (generation, log) = match newest {
+            Some(newest) => newest,
+            None => (last + 1, begin(&disk, &mut logs, folder, last + 1)?),
+        };
+        disk.sync_folder(folder).map_err(io_at(folder, "the folder cannot be synced"))?;
+        let mut intake = Self {
+            disk,
+            folder: folder.to_path_buf(),
+            limits,
+            _lock: lock,
+            log,
+            generation,
+            logs,
+            producers,
+            jobs,
+            is_unsynced: false,
+            has_producers: false,
+            content: Vec::new(),
+            torn_bytes,
+            damaged,
+        };
+        if let Some(generation) = rescued {
+            intake.rescue(generation)?;
+        }
+        intake.describe_all();
+        // Only what is on the disk may be acknowledged to a producer that sends it again.
+        intake.commit()?;
+        intake.producers.iter_mut().for_each(|producer| producer.durable = producer.last);
+        intake.logs.remove_sealed(intake.generation)?;
+        Ok(intake)
+    }
+
+    /// Writes the records of another log to the current one.
+    fn rescue(&mut self, generation: u64) -> Result<(), Error> {
+        let ids: Vec<JobId> = self.jobs.keys().cloned().collect();
+        let mut wanted: Vec<(u64, usize, usize)> = Vec::new();
+        for (at, job) in self.jobs.values().enumerate() {
+            let places = job.places.iter().enumerate();
+            let own = places.filter(|(_, place)| place.generation == generation);
+            wanted.extend(own.map(|(number, place)| (place.at, at, number)));
+        }
+        // In the order of the log, in which the sequences of each producer ascend.
+        wanted.sort_unstable();
+        let mut indices: BTreeMap<(Slot, i64), u32> = BTreeMap::new();
+        for (_, at, number) in wanted {
+            let job = self.jobs.get_mut(&ids[at]);
+            let Some(place) = job.and_then(|job| job.places.get_mut(number)) else { continue };
+            let content = self.logs.read(place, self.generation)?;
+            let Some(producer) = self.producers.get(place.producer) else { continue };
+            // The log begins before their first record.
+            let description = description(&producer.name, i64::MIN);
+            let mut append = |log: &mut LogWriter| {
+                let index = match indices.get(&(place.producer, place.epoch)) {
+                    Some(index) => *index,
+                    None => log.describe(place.epoch, &description)?,
+                };
+                indices.insert((place.producer, place.epoch), index);
+                log.append(index, place.sequence, &content)
+            };
+            let mut found = append(&mut self.log);
+            if found.is_none() {
+                self.log.commit(Level::Disk)?;
+                found = append(&mut self.log);
+            }
+            if let Some(at) = found {
+                self.logs.removed(place.generation);
+                (place.generation, place.at) = (self.generation, at);
+                self.logs.added(place.generation);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of bytes of a torn log that [`open`](Self::open) cut off: they were never acknowledged.
+    pub fn torn_bytes(&self) -> u64 {
+        self.torn_bytes
+    }
+
+    /// Returns the damaged logs that [`open`](Self::open) found.
+    pub fn damaged(&self) -> &[Damage] {
+        &self.damaged
+    }
+
+    /// Appends a record. It is in memory until the next [`commit`](Self::commit).
+    ///
+    /// # Errors
+    /// The record is not taken, and nothing changes.
+    pub fn push(
+        &mut self,
+        pushed: &Pushed<'_>,
+        sealed: &dyn SealedParts,
+        now: Timestamp,
+    ) -> Result<PushOutcome, Refusal> {
+        let Pushed { producer, epoch, sequence, record } = pushed;
+        let known = self.producers.find(producer);
+        if let Some(producer) = known.and_then(|slot| self.producers.get(slot)) {
+            let known = producer.epoch;
+            match epoch.cmp(&known) {
+                Ordering::Less => return Err(Refusal::Stale { epoch: *epoch, known }),
+                Ordering::Equal if *sequence <= producer.last => return Ok(PushOutcome::Duplicate),
+                _ => {}
+            }
+        }
+        record.check()?;
+        let slot = match known {
+            Some(slot) => slot,
+            None => self.admit(producer, *epoch, now)?,
+        };
+        let id = record.id().map_err(RecordError::from)?;
+        self.check_room(&id)?;
+        let (producer, epoch, sequence) = (slot, *epoch, *sequence);
+        let is_new = !self.jobs.contains_key(&id);
+        if is_new {
+            let (next_part, marks, entry) = sealed.of_job(&id);
+            self.jobs.insert(id.clone(), OpenJob::new(next_part, marks, entry));
+        }
+        let pushed = self.append(&id, record, (producer, epoch, sequence), now);
+        if is_new && !matches!(pushed, Ok(PushOutcome::Accepted)) {
+            self.jobs.remove(&id);
+        }
+        pushed
+    }
+
+    /// Appends a record of an open job.
+    fn append(
+        &mut self,
+        id: &JobId,
+        record: &JobRecord<'_>,
+        (producer, epoch, sequence): (Slot, i64, i64),
+        now: Timestamp,
+    ) -> Result<PushOutcome, Refusal> {
+        let full = Refusal::Full("too much waits for the disk");
+        let name = self.producers.get(producer).map(|known| known.name.as_str());
+        let job = self.jobs.get(id).zip(name);
+        // Its producer did not get the acknowledgement, and the log that had the record is gone.
+        if job.is_some_and(|(job, name)| job.has_sealed(name, epoch, sequence)) {
+            return Ok(PushOutcome::Duplicate);
+        }
+        let index = self.index_of(producer, epoch)?;
+        self.content.clear();
+        record.write(&mut self.content);
+        let at = self.log.append(index, sequence, &self.content).ok_or(full)?;
+        let (generation, length) = (self.generation, self.content.len() as u32);
+        let place = Place { generation, at, length, producer, epoch, sequence };
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.add(record, place, now);
+        }
+        self.logs.added(generation);
+        if let Some(known) = self.producers.get_mut(producer) {
+            (known.last, known.seen) = (sequence, now);
+        }
+        self.producers.touch(producer);
+        Ok(PushOutcome::Accepted)
+    }
+
+    fn check_room(&self, id: &JobId) -> Result<(), Refusal> {
+        if self.logs.bytes() + self.log.length() >= self.limits.max_bytes {
+            return Err(Refusal::Full("its logs have reached their limit"));
+        }
+        match self.jobs.get(id) {
+            None if self.jobs.len() >= self.limits.max_jobs => {
+                Err(Refusal::Full("too many jobs have records that are not sealed"))
+            }
+            Some(job) if job.is_full(&self.limits) => {
+                Err(Refusal::Full("the job has too many records that are not sealed"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a new producer.
+    fn admit(&mut self, name: &str, epoch: i64, now: Timestamp) -> Result<Slot, Refusal> {
+        let has_length = (1..=MAX_PRODUCER_BYTES).contains(&name.len());
+        if !has_length || name.chars().any(char::is_control) {
+            return Err(Refusal::Producer);
+        }
+        if self.producers.len() >= MAX_PRODUCERS {
+            return Err(Refusal::Full("too many producers are known"));
+        }
+        Ok(self.producers.add(name, epoch, i64::MIN, now))
+    }
+
+    /// Returns the index in the current log of a producer in an epoch.
+    fn index_of(&mut self, slot: Slot, epoch: i64) -> Result<u32, Refusal> {
+        let full = Refusal::Full("too much waits for the disk");
+        let known = self.producers.get(slot);
+        if known.is_some_and(|producer| producer.epoch < epoch) {
+            self.producers.begin_epoch(slot, epoch);
+        }
+        let Some(producer) = self.producers.get_mut(slot) else { return Err(full) };
+        if let Some(index) = producer.index {
+            return Ok(index);
+        }
+        let description = description(&producer.name, producer.last);
+        let index = self.log.describe(producer.epoch, &description).ok_or(full)?;
+        producer.index = Some(index);
+        Ok(index)
+    }
+
+    /// Makes the pushed records durable, all at once. After an error they stay in memory, and the next commit tries again.
+    ///
+    /// A frame is written only after the one before it was synced. So power that fails can cost the last frame, and never
+    /// one before a frame that stays: otherwise a later acknowledgement would cover records that are lost.
+    ///
+    /// # Errors
+    /// The log cannot be written or synced. If [`is_lost`](Self::is_lost) holds then, the intake must be opened anew.
+    pub fn commit(&mut self) -> Result<(), Error> {
+        if self.is_unsynced {
+            self.log.sync()?;
+        }
+        self.is_unsynced = true;
+        self.log.commit(Level::Disk)?;
+        self.is_unsynced = false;
+        self.producers.committed();
+        self.has_producers = true;
+        Ok(())
+    }
+
+    /// Returns true if the kernel lost records that were never acknowledged as durable. Producers send them again.
+    pub fn is_lost(&self) -> bool {
+        self.log.is_lost()
+    }
+
+    /// Returns the highest sequence of a producer's epoch that is durable, with all before it; `None` if the epoch has
+    /// none.
+    pub fn durable(&self, producer: &str, epoch: i64) -> Option<i64> {
+        self.last_of(producer, epoch, |producer| producer.durable)
+    }
+
+    /// Returns the highest sequence of a producer's epoch that was accepted; `None` if the epoch has none.
+    pub fn accepted(&self, producer: &str, epoch: i64) -> Option<i64> {
+        self.last_of(producer, epoch, |producer| producer.last)
+    }
+
+    fn last_of(&self, name: &str, epoch: i64, last: impl Fn(&Producer) -> i64) -> Option<i64> {
+        let known = self.producers.find(name).and_then(|slot| self.producers.get(slot))?;
+        Some(last(known)).filter(|last| known.epoch == epoch && *last > i64::MIN)
+    }
+
+    /// Returns the highest sequence of a producer's epoch of which it, and all before it, are in sealed parts; `None` if
+    /// the epoch has none. Looks at every open job.
+    pub fn sealed_up_to(&self, producer: &str, epoch: i64) -> Option<i64> {
+        let slot = self.producers.find(producer)?;
+        let last = self.durable(producer, epoch)?;
+        let unsealed = self.jobs.values().flat_map(|job| &job.places);
+        let own = unsealed.filter(|place| (place.producer, place.epoch) == (slot, epoch));
+        let first = own.map(|place| place.sequence).min();
+        first.map_or(Some(last), |first| first.checked_sub(1))
+    }
+
+    /// Begins a new log if the current one is full, and removes logs without unsealed records.
+    ///
+    /// # Errors
+    /// A log cannot be written or removed; the current one stays in use.
+    pub fn rotate(&mut self, now: Timestamp) -> Result<(), Error> {
+        if self.log.length() >= MAX_LOG_BYTES || self.log.is_full() {
+            self.rotate_now(now)?;
+        }
+        self.remove_sealed()
+    }
+
+    /// Begins a new log.
+    ///
+    /// # Errors
+    /// The same as for [`rotate`](Self::rotate).
+    pub fn rotate_now(&mut self, now: Timestamp) -> Result<(), Error> {
+        if self.log.is_empty() {
+            return Ok(());
+        }
+        self.commit()?;
+        self.forget_silent(now);
+        let log = begin(&self.disk, &mut self.logs, &self.folder, self.generation + 1)?;
+        if let Some(closed) = self.logs.uses.get_mut(&self.generation) {
+            closed.bytes = self.log.length();
+        }
+        (self.log, self.has_producers) = (log, false);
+        self.generation += 1;
+        self.producers.iter_mut().for_each(|producer| producer.index = None);
+        self.describe_all();
+        self.commit()
+    }
+
+    /// Describes all producers in the current log. There is room for them before its first commit; if there were not, the
+    /// first record of a producer would describe it.
+    fn describe_all(&mut self) {
+        for producer in self.producers.iter_mut().filter(|producer| producer.index.is_none()) {
+            let description = description(&producer.name, producer.last);
+            producer.index = self.log.describe(producer.epoch, &description);
+        }
+    }
+
+    /// Removes the logs without unsealed records.
+    fn remove_sealed(&mut self) -> Result<(), Error> {
+        if self.has_producers { self.logs.remove_sealed(self.generation) } else { Ok(()) }
+    }
+
+    /// Forgets producers that have been silent for long and have no unsealed records.
+    fn forget_silent(&mut self, now: Timestamp) {
+        let after = self.limits.forget_after;
+        if !self.producers.iter_mut().any(|producer| now.since(producer.seen) >= after) {
+            return;
+        }
+        let places = self.jobs.values().flat_map(|job| &job.places);
+        let used: BTreeSet<Slot> = places.map(|place| place.producer).collect();
+        self.producers
+            .forget(|slot, producer| now.since(producer.seen) >= after && !used.contains(&slot));
+    }
+
+    /// Returns the jobs with unsealed records, in the order of their ids.
+    pub fn jobs(&self) -> impl Iterator<Item = (&JobId, &OpenJob)> {
+        self.jobs.iter()
+    }
+
+    /// Returns a job with unsealed records.
+    pub fn job(&self, id: &JobId) -> Option<&OpenJob> {
+        self.jobs.get(id)
+    }
+
+    /// Returns the entries that have changed since the last call.
+    pub fn news(&mut self) -> Vec<JobEntry> {
+        let changed = self.jobs.values_mut().filter(|job| job.has_news);
+        changed
+            .map(|job| {
+                job.has_news = false;
+                job.entry.clone()
+            })
+            .collect()
+    }
+
+    /// Returns at most `most` jobs of which a part is due.
+    pub fn due(&self, now: Timestamp, most: usize) -> Vec<JobId> {
+        let due = self.jobs.iter().filter(|(_, job)| job.is_due(&self.limits, now));
+        due.map(|(id, _)| id.clone()).take(most).collect()
+    }
+
+    /// Returns the unsealed records of a job that a commit has written, in their order.
+    ///
+    /// # Errors
+    /// A log cannot be read.
+    pub fn records(&mut self, id: &JobId) -> Result<Vec<StoredRecord>, Error> {
+        let (current, end) = (self.generation, self.log.length());
+        let Some(job) = self.jobs.get(id) else { return Ok(Vec::new()) };
+        // Records wait for a commit in the order in which they were pushed.
+        let is_written = |place: &&Place| place.generation < current || place.at < end;
+        let mut records = Vec::with_capacity(job.places.len());
+        for place in job.places.iter().take_while(is_written) {
+            let bytes = self.logs.read(place, current)?;
+            let record = StoredRecord::read(&bytes);
+            let path = self.logs.path(place.generation);
+            records.push(record.ok_or_else(|| Error::damaged(&path, &"a record is not whole"))?);
+        }
+        Ok(records)
+    }
+
+    /// Makes a part of the written records of a job; `None` if there are none. No other part of the job is due until
+    /// [`sealed`](Self::sealed) or [`unsealed`](Self::unsealed) is called.
+    ///
+    /// # Errors
+    /// A log cannot be read.
+    pub fn part(&mut self, id: &JobId) -> Result<Option<JobPart>, Error> {
+        let records = self.records(id)?;
+        let Some(job) = self.jobs.get_mut(id).filter(|_| !records.is_empty()) else {
+            return Ok(None);
+        };
+        let mut marks: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+        for place in &job.places[..records.len()] {
+            if let Some(producer) = self.producers.get(place.producer) {
+                marks.insert(&producer.name, (place.epoch, place.sequence));
+            }
+        }
+        let mark = |(producer, (epoch, sequence)): (&str, (i64, i64))| Mark {
+            producer: producer.to_owned(),
+            epoch,
+            sequence,
+        };
+        job.is_sealing = true;
+        let marks = marks.into_iter().map(mark).collect();
+        Ok(Some(JobPart { id: id.clone(), number: job.next_part, records, marks }))
+    }
+
+    /// Returns the entry of a job once `part` is sealed at `place`: that of its sealed records.
+    pub fn entry_after(&self, part: &JobPart, place: &PartRef) -> Option<JobEntry> {
+        let mut entry = self.jobs.get(&part.id)?.sealed.clone();
+        part.records.iter().filter_map(StoredRecord::get).for_each(|record| entry.add(&record));
+        entry.parts.push(place.clone());
+        Some(entry)
+    }
+
+    /// Notes that a part is sealed, with the entry of [`entry_after`](Self::entry_after). Its records are forgotten.
+    ///
+    /// # Errors
+    /// The unsealed records of the job cannot be read.
+    pub fn sealed(&mut self, part: &JobPart, entry: JobEntry) -> Result<(), Error> {
+        let current = self.generation;
+        let Some(job) = self.jobs.get_mut(&part.id) else { return Ok(()) };
+        let rest = job.places.iter().skip(part.records.len());
+        let rest: Vec<Vec<u8>> =
+            rest.filter_map(|place| self.logs.read(place, current).ok()).collect();
+        let rest: Vec<JobRecord<'_>> =
+            rest.iter().filter_map(|bytes| JobRecord::read(bytes)).collect();
+        for place in job.seal(part, entry, &rest) {
+            self.logs.removed(place.generation);
+        }
+        if job.places.is_empty() {
+            self.jobs.remove(&part.id);
+        }
+        self.remove_sealed()
+    }
+
+    /// Notes that a part could not be sealed. It is due again.
+    pub fn unsealed(&mut self, part: &JobPart) {
+        if let Some(job) = self.jobs.get_mut(&part.id) {
+            job.is_sealing = false;
+        }
+    }
+}
+
+/// Makes the log of a generation.
+fn begin(
+    disk: &Arc<dyn Disk>,
+    logs: &mut Logs,
+    folder: &Path,
+    generation: u64,
+) -> Result<LogWriter, Error> {
+    // An earlier attempt may have failed after it had made the file.
+    logs.remove(generation)?;
+    let path = logs.path(generation);
+    let log = LogWriter::create(disk.clone(), path, generation, CAPACITY)?;
+    disk.sync_folder(folder).map_err(io_at(folder, "the folder cannot be synced"))?;
+    logs.uses.insert(generation, LogUse::default());
+    Ok(log)
+}

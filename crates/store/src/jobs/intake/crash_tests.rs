@@ -1,0 +1,311 @@
+//! An intake on a disk that fails and forgets: what was acknowledged is in a part or in a log, exactly once.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skopos_model::Timestamp;
+use skopos_model::job::{JobId, JobRecord, Kind};
+
+use super::jobs::SealedParts;
+use super::limits::IntakeLimits;
+use super::{Intake, PushOutcome, Pushed, Refusal};
+use crate::jobs::entry::JobEntry;
+use crate::jobs::part::{JobPart, Mark, PartRef, StoredRecord};
+use crate::log::simulated::{Failures, Random, SimulatedDisk};
+
+const FOLDER: &str = "/sts";
+
+/// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number.
+const SEEDS: u64 = 2000;
+
+fn seeds() -> u64 {
+    std::env::var("SKOPOS_CRASH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS)
+}
+
+/// A long-time storage that never fails.
+#[derive(Debug, Default)]
+struct Parts(RefCell<BTreeMap<JobId, Vec<JobPart>>>);
+
+impl SealedParts for Parts {
+    fn of_job(&self, id: &JobId) -> (u32, Vec<Mark>, JobEntry) {
+        let parts = self.0.borrow();
+        let parts = parts.get(id).map_or(&[][..], Vec::as_slice);
+        let mut entry = JobEntry::new("s", id.clone());
+        let records = parts.iter().flat_map(|part| &part.records);
+        records.filter_map(StoredRecord::get).for_each(|record| entry.add(&record));
+        let mut marks: Vec<Mark> = Vec::new();
+        for mark in parts.iter().flat_map(|part| &part.marks) {
+            match marks.iter_mut().find(|known| known.producer == mark.producer) {
+                Some(known) => *known = known.clone().max(mark.clone()),
+                None => marks.push(mark.clone()),
+            }
+        }
+        (parts.len() as u32, marks, entry)
+    }
+}
+
+const JOBS: [&str; 4] = ["1", "2", "a/b", "it's"];
+
+fn id(job: &str) -> JobId {
+    JobId::new(job, 0).expect("an id")
+}
+
+/// The content names the record, so that each can be told from all others.
+fn name(producer: usize, epoch: i64, sequence: i64) -> String {
+    format!("[\"p{producer}\",{epoch},{sequence}]")
+}
+
+/// A pushed record, and whether it was acknowledged as durable.
+#[derive(Debug)]
+struct Known {
+    job: usize,
+    producer: usize,
+    epoch: i64,
+    sequence: i64,
+    is_durable: bool,
+}
+
+struct Run {
+    disk: SimulatedDisk,
+    random: Random,
+    intake: Option<Intake>,
+    parts: Parts,
+    now: i64,
+    /// The epoch and the next sequence of each producer.
+    producers: Vec<(i64, i64)>,
+    pushed: Vec<Known>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x0107);
+        let producers = vec![(1, 0); 1 + random.below(4) as usize];
+        let (disk, parts, pushed) = (SimulatedDisk::new(seed), Parts::default(), Vec::new());
+        let mut run = Self { disk, random, intake: None, parts, now: 1, producers, pushed };
+        run.open();
+        run
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.now)
+    }
+
+    fn open(&mut self) {
+        self.disk.fail(Failures::default());
+        self.disk.leave_space(1 << 40);
+        let disk = Arc::new(self.disk.clone());
+        let limits = IntakeLimits { settle: Duration::ZERO, ..IntakeLimits::default() };
+        let opened = Intake::on(disk, Path::new(FOLDER), limits, &self.parts, self.now());
+        self.intake = Some(opened.expect("opened"));
+    }
+
+    fn intake(&mut self) -> &mut Intake {
+        self.intake.as_mut().expect("opened")
+    }
+
+    fn push(&mut self) {
+        self.now += 1;
+        let producer = self.random.below(self.producers.len() as u64) as usize;
+        if self.random.once_in(60) {
+            self.producers[producer] = (self.producers[producer].0 + 1, 0);
+        }
+        let job = self.random.below(JOBS.len() as u64) as usize;
+        let (epoch, next) = self.producers[producer];
+        let sequence = next + self.random.below(3) as i64;
+        let (text, content) = (format!("p{producer}"), name(producer, epoch, sequence));
+        let is_end = self.random.once_in(10);
+        let (kind, content) =
+            if is_end { (Kind::End, "{}") } else { (Kind::Spans, content.as_str()) };
+        let (job_name, time) = (JOBS[job], Timestamp::from_nanos(self.now));
+        let content = content.as_bytes();
+        let record = JobRecord { kind, job: job_name, generation: 0, node: "", time, content };
+        let pushed = Pushed { producer: &text, epoch, sequence, record };
+        let now = self.now();
+        let Self { intake: Some(intake), parts, .. } = self else { return };
+        match intake.push(&pushed, parts, now) {
+            Ok(PushOutcome::Accepted) => {
+                let again = intake.push(&pushed, parts, now);
+                assert_eq!(again, Ok(PushOutcome::Duplicate));
+                self.producers[producer].1 = sequence + 1;
+                if !is_end {
+                    let is_durable = false;
+                    self.pushed.push(Known { job, producer, epoch, sequence, is_durable });
+                }
+            }
+            Err(Refusal::Full(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Notes what the intake acknowledges.
+    fn note(&mut self) {
+        let intake = self.intake.as_ref().expect("opened");
+        for known in &mut self.pushed {
+            let producer = format!("p{}", known.producer);
+            let up_to = intake.durable(&producer, known.epoch);
+            known.is_durable |= up_to.is_some_and(|up_to| known.sequence <= up_to);
+        }
+    }
+
+    fn seal(&mut self) {
+        let now = self.now();
+        let due = self.intake().due(now, 2);
+        for id in due {
+            // The logs of a disk that fails may be unreadable for now.
+            let Ok(Some(part)) = self.intake().part(&id) else { continue };
+            if self.random.once_in(5) {
+                self.intake().unsealed(&part);
+                continue;
+            }
+            let (segment, rows) = (String::new(), part.records.len() as u64);
+            let place = PartRef { number: part.number, segment, rows };
+            let entry = self.intake().entry_after(&part, &place).expect("an open job");
+            {
+                let mut parts = self.parts.0.borrow_mut();
+                let parts = parts.entry(id).or_default();
+                assert_eq!(part.number as usize, parts.len());
+                parts.push(part.clone());
+            }
+            // The process may end here.
+            if !self.random.once_in(4) {
+                let _ = self.intake.as_mut().expect("opened").sealed(&part, entry);
+            } else {
+                self.restart();
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(40) {
+            0..20 => (0..self.random.below(30)).for_each(|_| self.push()),
+            20..28 => {
+                let _ = self.intake().commit();
+            }
+            28..30 => {
+                let now = self.now();
+                let _ = self.intake().rotate_now(now);
+            }
+            30..34 => self.seal(),
+            34 => self.disk.fail(Failures { writes: 5, syncs: 5, names: 9 }),
+            35 => self.disk.fail(Failures::default()),
+            36 => {
+                let space = self.random.below(2000);
+                self.disk.leave_space(space);
+            }
+            37 => self.disk.leave_space(1 << 40),
+            38 => self.restart(),
+            _ => {
+                self.note();
+                self.intake = None;
+                self.disk.crash();
+                self.restart();
+            }
+        }
+        self.note();
+        if self.intake().is_lost() {
+            self.restart();
+        }
+    }
+
+    /// Ends the process, and begins another one.
+    fn restart(&mut self) {
+        if self.intake.is_some() {
+            self.note();
+        }
+        self.intake = None;
+        self.open();
+        self.check();
+    }
+
+    /// Returns the names of the unsealed records.
+    fn stored(&mut self) -> BTreeSet<String> {
+        let mut stored = BTreeSet::new();
+        for job in JOBS {
+            for record in self.intake().records(&id(job)).expect("read") {
+                let record = record.get().expect("a record");
+                stored.insert(String::from_utf8_lossy(record.content).into_owned());
+            }
+        }
+        stored.remove("{}");
+        stored
+    }
+
+    /// Checks that every durable record is stored, and that each stored record was pushed and is stored once. Producers
+    /// go on after their last stored record, as those with a spool do.
+    fn check(&mut self) {
+        let mut stored: BTreeMap<String, usize> = BTreeMap::new();
+        for (at, job) in JOBS.iter().enumerate() {
+            let open = self.intake().records(&id(job)).expect("read");
+            let parts = self.parts.0.borrow();
+            let sealed = parts.get(&id(job)).into_iter().flatten().flat_map(|part| &part.records);
+            for record in sealed.chain(&open).filter_map(StoredRecord::get) {
+                if record.kind == Kind::Spans {
+                    let name = String::from_utf8_lossy(record.content).into_owned();
+                    assert_eq!(record.job, *job);
+                    assert_eq!(stored.insert(name.clone(), at), None, "{name} is stored twice");
+                }
+            }
+        }
+        self.pushed.retain(|known| {
+            let name = name(known.producer, known.epoch, known.sequence);
+            let is_stored = stored.remove(&name) == Some(known.job);
+            assert!(is_stored || !known.is_durable, "{name} was acknowledged and is lost");
+            is_stored
+        });
+        assert_eq!(stored, BTreeMap::new(), "records that no producer sent");
+    }
+}
+
+#[test]
+fn acknowledged_records_are_stored_once_after_every_crash() {
+    for seed in 0..seeds() {
+        let run = std::panic::catch_unwind(|| {
+            let mut run = Run::new(seed);
+            let steps = 10 + run.random.below(80);
+            (0..steps).for_each(|_| run.step());
+            run.intake = None;
+            run.disk.crash();
+            run.open();
+            run.check();
+        });
+        assert!(run.is_ok(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_damaged_log_is_named_and_what_can_be_read_of_it_is_kept() {
+    let mut damaged_bits = 0;
+    for seed in 0..seeds() / 4 {
+        let mut run = Run::new(seed);
+        for _ in 0..3 {
+            (0..20).for_each(|_| run.push());
+            run.intake().commit().expect("committed");
+        }
+        let everything = run.stored();
+        // The last frame is written and its sync fails, as before a restart.
+        (0..20).for_each(|_| run.push());
+        run.disk.fail(Failures { syncs: 1, ..Failures::default() });
+        run.intake().commit().expect_err("the sync fails");
+        run.intake = None;
+        let (path, _) = run.disk.flip(Path::new(FOLDER)).expect("a file");
+        run.open();
+        let named = run.intake().damaged().to_vec();
+        damaged_bits += named.len();
+        let kept = run.stored();
+        if named.is_empty() {
+            // The bit was one of the torn tail.
+            assert!(kept.is_superset(&everything), "seed {seed}: {}", path.display());
+        } else {
+            assert!(path.ends_with(&named[0].file), "seed {seed}: {named:?}");
+        }
+        run.intake = None;
+        run.disk.crash();
+        run.open();
+        assert_eq!(run.stored(), kept, "seed {seed}: a record was kept and is lost");
+    }
+    assert!(damaged_bits > 0);
+}

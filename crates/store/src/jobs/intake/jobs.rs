@@ -1,0 +1,135 @@
+//! Jobs with records that are not sealed.
+
+use std::collections::BTreeMap;
+
+use skopos_model::Timestamp;
+use skopos_model::job::{JobId, JobRecord};
+
+use super::limits::IntakeLimits;
+use super::producers::Slot;
+use crate::jobs::entry::JobEntry;
+use crate::jobs::part::{JobPart, Mark};
+
+/// The sealed parts of a job, which the intake asks for when it first hears of the job.
+pub trait SealedParts {
+    /// Returns the number of the next part, the latest mark of each producer, and the entry of the sealed parts.
+    fn of_job(&self, id: &JobId) -> (u32, Vec<Mark>, JobEntry);
+}
+
+/// The place of a record that is not sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) generation: u64,
+    pub(super) at: u64,
+    pub(super) length: u32,
+    pub(super) producer: Slot,
+    pub(super) epoch: i64,
+    pub(super) sequence: i64,
+}
+
+/// A job with records that are not sealed, or that has not ended.
+#[derive(Debug)]
+pub struct OpenJob {
+    /// The entry of all records, sealed or not.
+    pub(super) entry: JobEntry,
+    /// The entry of the sealed records.
+    pub(super) sealed: JobEntry,
+    /// Number of the next part.
+    pub(super) next_part: u32,
+    /// Latest mark of each producer in the sealed parts.
+    pub(super) marks: BTreeMap<String, (i64, i64)>,
+    /// The unsealed records, in their order.
+    pub(super) places: Vec<Place>,
+    /// Bytes of these.
+    pub(super) bytes: u64,
+    /// Times of arrival of the first and of the last of these.
+    pub(super) arrived: Option<(Timestamp, Timestamp)>,
+    /// True while a part of it is being sealed.
+    pub(super) is_sealing: bool,
+    /// True if the entry has changed since the catalogue was told.
+    pub(super) has_news: bool,
+}
+
+impl OpenJob {
+    pub(super) fn new(next_part: u32, marks: Vec<Mark>, sealed: JobEntry) -> Self {
+        let marks = marks.into_iter().map(|mark| (mark.producer, (mark.epoch, mark.sequence)));
+        Self {
+            entry: sealed.clone(),
+            sealed,
+            next_part,
+            marks: marks.collect(),
+            places: Vec::new(),
+            bytes: 0,
+            arrived: None,
+            is_sealing: false,
+            has_news: false,
+        }
+    }
+
+    /// Returns the entry of all records.
+    pub fn entry(&self) -> &JobEntry {
+        &self.entry
+    }
+
+    /// Returns the number of records that are not sealed.
+    pub fn unsealed(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns the number of the next part.
+    pub fn next_part(&self) -> u32 {
+        self.next_part
+    }
+
+    /// Returns true if a sealed part has this record.
+    pub(super) fn has_sealed(&self, producer: &str, epoch: i64, sequence: i64) -> bool {
+        self.marks.get(producer).is_some_and(|mark| (epoch, sequence) <= *mark)
+    }
+
+    pub(super) fn add(&mut self, record: &JobRecord<'_>, place: Place, now: Timestamp) {
+        self.entry.add(record);
+        self.bytes += u64::from(place.length);
+        self.places.push(place);
+        let first = self.arrived.map_or(now, |(first, _)| first);
+        self.arrived = Some((first, now));
+        self.has_news = true;
+    }
+
+    /// Returns true if a part is to be sealed.
+    pub(super) fn is_due(&self, limits: &IntakeLimits, now: Timestamp) -> bool {
+        let Some((first, last)) = self.arrived.filter(|_| !self.is_sealing) else { return false };
+        let is_settled = self.entry.end.is_some() && now.since(last) >= limits.settle;
+        is_settled
+            || now.since(first) >= limits.seal_every
+            || self.places.len() >= limits.max_job_records / 2
+            || self.bytes >= limits.max_job_bytes / 2
+    }
+
+    /// Returns true if the job takes no record until a part is sealed.
+    pub(super) fn is_full(&self, limits: &IntakeLimits) -> bool {
+        self.places.len() >= limits.max_job_records || self.bytes >= limits.max_job_bytes
+    }
+
+    /// Notes that the first unsealed records are in `part`, and returns their places. `rest` are the others.
+    pub(super) fn seal(
+        &mut self,
+        part: &JobPart,
+        sealed: JobEntry,
+        rest: &[JobRecord<'_>],
+    ) -> Vec<Place> {
+        let places: Vec<Place> = self.places.drain(..part.records.len()).collect();
+        for mark in &part.marks {
+            let known = self.marks.entry(mark.producer.clone()).or_insert((i64::MIN, i64::MIN));
+            *known = (*known).max((mark.epoch, mark.sequence));
+        }
+        self.next_part = part.number + 1;
+        self.bytes = self.places.iter().map(|place| u64::from(place.length)).sum();
+        self.arrived =
+            self.arrived.filter(|_| !self.places.is_empty()).map(|(_, last)| (last, last));
+        self.is_sealing = false;
+        self.entry = sealed.clone();
+        rest.iter().for_each(|record| self.entry.add(record));
+        self.sealed = sealed;
+        places
+    }
+}

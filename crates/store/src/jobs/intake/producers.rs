@@ -1,0 +1,139 @@
+//! Producers, their epochs and sequences.
+
+use std::collections::HashMap;
+
+use skopos_model::{ByteReader, Timestamp};
+
+/// A producer of an epoch.
+#[derive(Clone, Debug)]
+pub(super) struct Producer {
+    pub(super) name: String,
+    pub(super) epoch: i64,
+    /// Sequence of its last accepted record; before the first one, the sequence at which its log began.
+    pub(super) last: i64,
+    /// Sequence of its last record that the disk has.
+    pub(super) durable: i64,
+    /// Its index in the current log, once that has a record of it.
+    pub(super) index: Option<u32>,
+    /// Time of its last record.
+    pub(super) seen: Timestamp,
+}
+
+/// The place of a producer. It is the same as long as the producer is known.
+pub(super) type Slot = u32;
+
+/// All known producers.
+#[derive(Debug, Default)]
+pub(super) struct Producers {
+    slots: Vec<Option<Producer>>,
+    free: Vec<Slot>,
+    by_name: HashMap<String, Slot>,
+    /// Producers with records since the last commit.
+    touched: Vec<Slot>,
+}
+
+impl Producers {
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Slot> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn get(&self, slot: Slot) -> Option<&Producer> {
+        self.slots.get(slot as usize).and_then(Option::as_ref)
+    }
+
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Producer> {
+        self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Producer> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// Adds a producer whose records up to `last` are known.
+    pub(super) fn add(&mut self, name: &str, epoch: i64, last: i64, now: Timestamp) -> Slot {
+        let durable = last;
+        let (index, name) = (None, name.to_owned());
+        let producer = Producer { name: name.clone(), epoch, last, durable, index, seen: now };
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(None);
+                (self.slots.len() - 1) as Slot
+            }
+        };
+        self.slots[slot as usize] = Some(producer);
+        self.by_name.insert(name, slot);
+        slot
+    }
+
+    /// Begins a new epoch of a producer.
+    pub(super) fn begin_epoch(&mut self, slot: Slot, epoch: i64) {
+        if let Some(producer) = self.get_mut(slot) {
+            let before = i64::MIN;
+            (producer.epoch, producer.index) = (epoch, None);
+            (producer.last, producer.durable) = (before, before);
+        }
+    }
+
+    /// Notes that a producer has a record which no commit has written yet.
+    pub(super) fn touch(&mut self, slot: Slot) {
+        self.touched.push(slot);
+    }
+
+    /// Notes that the disk has all records.
+    pub(super) fn committed(&mut self) {
+        for slot in self.touched.drain(..) {
+            if let Some(Some(producer)) = self.slots.get_mut(slot as usize) {
+                producer.durable = producer.last;
+            }
+        }
+    }
+
+    /// Forgets the producers for which `is_gone` holds.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(Slot, &Producer) -> bool) {
+        for (slot, place) in (0..).zip(&mut self.slots) {
+            if place.as_ref().is_some_and(|producer| is_gone(slot, producer))
+                && let Some(producer) = place.take()
+            {
+                self.by_name.remove(&producer.name);
+                self.free.push(slot);
+            }
+        }
+    }
+}
+
+/// Returns the description of a producer in a log.
+pub(super) fn description(name: &str, last: i64) -> Vec<u8> {
+    [&last.to_le_bytes()[..], name.as_bytes()].concat()
+}
+
+/// Reads a description: the sequence at which the log begins, and the name.
+pub(super) fn described(description: &[u8]) -> Option<(i64, &str)> {
+    let mut reader = ByteReader::new(description);
+    let last = reader.i64()?;
+    Some((last, reader.text(reader.remaining())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_used_again_and_epochs_begin_anew() {
+        let mut producers = Producers::default();
+        let now = Timestamp::from_nanos(0);
+        let (a, b) = (producers.add("a", 1, 7, now), producers.add("b", 1, 8, now));
+        assert_eq!((producers.find("a"), producers.len()), (Some(a), 2));
+        producers.forget(|_, producer| producer.name == "a");
+        assert_eq!((producers.find("a"), producers.add("c", 1, 0, now)), (None, a));
+        producers.begin_epoch(b, 2);
+        let b = producers.get(b).expect("known");
+        assert_eq!((b.epoch, b.last, b.durable), (2, i64::MIN, i64::MIN));
+        assert_eq!(described(&description("é", -2)), Some((-2, "é")));
+        assert_eq!(described(&[0; 7]), None);
+    }
+}
