@@ -126,7 +126,7 @@ pub(crate) struct Data {
     /// By topic.
     pub facts: Vec<Fact>,
     /// Members of the lists among the facts, as facts of their own; see [`set_members`](Self::set_members).
-    members: Vec<Fact>,
+    pub members: Vec<Fact>,
     /// Samples of the topics whose history the screen shows.
     pub histories: HashMap<Topic, History>,
     /// The error of the last search for publishers.
