@@ -125,7 +125,7 @@ fn ages_are_right_after_the_clock_was_set_back_an_hour() {
     agent.kill();
     // Every sample was kept, in the order in which it was made.
     let polls = kept();
-    assert!(polls.len() > 2 && polls.is_sorted(), "{polls:?}");
+    assert!(polls.len() > 1 && polls.is_sorted(), "{polls:?}");
 }
 
 #[test]
