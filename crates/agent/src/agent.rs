@@ -311,6 +311,7 @@ impl Agent {
         if let Some(by) = self.clock.stepped_back(clock) {
             self.publisher.count_clock_step();
             self.counts.clock_steps += 1;
+            self.insights.clock_set_back(by);
             events.push(Event::ClockSteppedBack { by });
         }
         let was_first = self.polled.iter().all(|p| p.polled_at().is_zero());

@@ -1,4 +1,4 @@
-//! Loads BPF programs into the kernel and attaches them to tracepoints. The crates that have programs,
+//! Loads BPF programs into the kernel and attaches them to tracepoints, and opens events of the kernel. The crates that have programs,
 //! `sense` and `task`, share this loader and know nothing of each other.
 //!
 //! aya's own loader first makes values of all types of the kernel, which takes 20 ms and 20 MB for a moment. So
@@ -22,3 +22,4 @@ mod sys;
 
 pub use causes::with_causes;
 pub use load::{At, Loaded, Program, load};
+pub use sys::{EventAttributes, EventsOf, open_event};

@@ -113,49 +113,75 @@ pub(crate) fn attach(program: BorrowedFd<'_>, tracepoint: &CStr) -> io::Result<O
 
 /// `struct perf_event_attr` in its first published size, which every kernel accepts.
 #[repr(C)]
-#[derive(Default)]
-struct Event {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    breakpoint_address: u64,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EventAttributes {
+    /// `type`.
+    pub kind: u32,
+    /// The size of this structure, which [`open_event`] fills in.
+    pub size: u32,
+    /// The event among those of its type.
+    pub config: u64,
+    /// The number of events from one sample to the next.
+    pub sample_period: u64,
+    /// The content of samples.
+    pub sample_type: u64,
+    /// The values that a read returns.
+    pub read_format: u64,
+    /// The bits after `read_format`, from `disabled` on.
+    pub flags: u64,
+    /// The number of samples that wake a reader.
+    pub wakeup_events: u32,
+    /// The kind of a breakpoint.
+    pub breakpoint_type: u32,
+    /// Its address.
+    pub breakpoint_address: u64,
+}
+
+/// The processes and processors whose events count.
+#[derive(Clone, Copy, Debug)]
+pub enum EventsOf {
+    /// One process, on each processor.
+    Process(i32),
+    /// Each process, on one processor.
+    Processor(i32),
+}
+
+/// Opens an event of the kernel (`perf_event_open(2)`).
+///
+/// # Errors
+/// The kernel does not know the event, or this user may not count it.
+pub fn open_event(attributes: EventAttributes, of: EventsOf) -> io::Result<OwnedFd> {
+    let attributes = EventAttributes { size: size_of::<EventAttributes>() as u32, ..attributes };
+    let (process, processor) = match of {
+        EventsOf::Process(process) => (process, -1),
+        EventsOf::Processor(processor) => (-1, processor),
+    };
+    let alone = -1;
+    // SAFETY: the attributes have the stated size and outlive the call; the new descriptor has no other owner.
+    unsafe {
+        let event = &raw const attributes;
+        let (call, close) = (libc::SYS_perf_event_open, CLOSE_ON_EXEC);
+        let opened = libc::syscall(call, event, process, processor, alone, close);
+        if opened < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(opened as c_int))
+    }
 }
 
 /// Attaches a program to the tracepoint with this number until the returned descriptor is closed.
 pub(crate) fn attach_event(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd> {
-    let event = Event {
-        kind: TYPE_TRACEPOINT,
-        size: size_of::<Event>() as u32,
-        config: id,
-        sample_period: 1,
-        wakeup_events: 1,
-        ..Event::default()
+    let (kind, config) = (TYPE_TRACEPOINT, id);
+    let attributes =
+        EventAttributes { kind, config, sample_period: 1, wakeup_events: 1, ..Default::default() };
+    // Its program is called for events on other processors too.
+    let opened = open_event(attributes, EventsOf::Processor(0))?;
+    // SAFETY: the requests take integers.
+    let attached = unsafe {
+        libc::ioctl(opened.as_raw_fd(), SET_BPF, program.as_raw_fd()) >= 0
+            && libc::ioctl(opened.as_raw_fd(), ENABLE, 0) >= 0
     };
-    // The event is one of all processes on the first processor. Its program is called for those on others too.
-    let (all, first, alone) = (-1, 0, -1);
-    // SAFETY: the attributes have the stated size; the new descriptor has no other owner, and the requests take
-    // integers.
-    unsafe {
-        let event = ptr::from_ref(&event);
-        let opened =
-            libc::syscall(libc::SYS_perf_event_open, event, all, first, alone, CLOSE_ON_EXEC);
-        if opened < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let opened = OwnedFd::from_raw_fd(opened as c_int);
-        if libc::ioctl(opened.as_raw_fd(), SET_BPF, program.as_raw_fd()) < 0
-            || libc::ioctl(opened.as_raw_fd(), ENABLE, 0) < 0
-        {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(opened)
-    }
+    if attached { Ok(opened) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Calls `bpf`.

@@ -216,7 +216,8 @@ impl Source for Local {
             // A vertex without a sample, or one that is gone, has no row.
             if let Ok(reading) = vertex.latest() {
                 let (sample, checked_at) = (&reading.sample, reading.checked_at);
-                visit(&Row { of: described(vertex), sample, checked_at, ahead: 0 });
+                let age = Some(reading.age());
+                visit(&Row { of: described(vertex), sample, checked_at, ahead: 0, age });
             }
         });
     }
@@ -230,7 +231,13 @@ impl Source for Local {
         self.visit(wanted, &mut |vertex| {
             let Ok(range) = vertex.range(times.clone()) else { return };
             for sample in &range.samples {
-                visit(&Row { of: described(vertex), sample, checked_at: sample.time, ahead: 0 });
+                visit(&Row {
+                    of: described(vertex),
+                    sample,
+                    checked_at: sample.time,
+                    ahead: 0,
+                    age: None,
+                });
             }
         });
     }
@@ -280,5 +287,47 @@ impl Source for Local {
         let wanted = Wanted::These(vec![topic.clone()]);
         self.visit(&wanted, &mut |vertex| count = Some(vertex.count()));
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skopos_shm::Publisher;
+
+    use super::*;
+
+    /// Makes the first vertex of a segment one that was polled ten seconds ago, by a clock that was an hour ahead then.
+    fn step(publisher: &Publisher) {
+        use std::os::unix::fs::FileExt as _;
+        const HOUR: i64 = 3_600_000_000_000;
+        const CHECKED_AT: u64 = 16;
+        const CHECKED_BOOTTIME: u64 = 48;
+        let bytes = std::fs::read(publisher.path()).expect("readable");
+        let heap = u64::from_le_bytes(bytes[56..64].try_into().expect("eight bytes"));
+        let file = std::fs::OpenOptions::new().write(true).open(publisher.path()).expect("ours");
+        let write = |at: u64, value: i64| {
+            file.write_all_at(&value.to_le_bytes(), heap + at).expect("written");
+        };
+        write(CHECKED_AT, skopos_shm::now().as_nanos() + HOUR);
+        write(CHECKED_BOOTTIME, skopos_shm::boottime().cast_signed() - 10_000_000_000);
+    }
+
+    #[test]
+    fn a_dead_source_does_not_look_fresh_after_the_clock_was_set_back() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let publisher = Publisher::builder("stepped").dir(dir.path()).create().expect("a segment");
+        let mut writer = publisher.writer::<u64>("n01/a/b").expect("room");
+        writer.publish(1).expect("registered");
+        step(&publisher);
+        let local = Local::new(Host::open_dirs(vec![dir.path().into()]).expect("readable"));
+        let (mut ages, now) = (Vec::new(), local.now());
+        local.latest(&Wanted::All, &mut |row: &Row<'_>| {
+            ages.push(row.age(now));
+            let json = crate::topics::json(row, now);
+            let json = serde_json::to_value(json).expect("JSON");
+            ages.push(Duration::from_secs_f64(json["age_seconds"].as_f64().expect("a number")));
+        });
+        assert_eq!(ages.len(), 2);
+        assert!(ages.iter().all(|age| *age >= Duration::from_secs(9)), "{ages:?}");
     }
 }

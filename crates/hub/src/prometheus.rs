@@ -154,7 +154,7 @@ mod tests {
             let (unit, kind) = (Unit::RATIO, Kind::Gauge);
             let value_type = ValueType::Structured;
             let of = Described { topic: &topic, unit, kind, value_type, publisher: "agent" };
-            let row = Row { of, sample: &sample, checked_at: sample.time, ahead: 0 };
+            let row = Row { of, sample: &sample, checked_at: sample.time, ahead: 0, age: None };
             let mut found = Vec::new();
             numbers(&row, &mut |topic, number| found.push(format!("{topic} {number}")));
             found

@@ -139,12 +139,22 @@ pub struct Row<'a> {
     pub checked_at: Timestamp,
     /// Nanoseconds by which the clock of these times is ahead of [`Source::now`]; zero if that is not known.
     pub ahead: i64,
+    /// Time since the sensor last read its source, by a clock that never steps; `None` if only the times are known.
+    pub age: Option<Duration>,
 }
 
 impl Row<'_> {
     /// Returns the time since the sensor last read its source.
     pub fn age(&self, now: Timestamp) -> Duration {
-        now.since(self.here(self.checked_at))
+        self.age.unwrap_or_else(|| now.since(self.here(self.checked_at)))
+    }
+
+    /// Returns the time at which the sensor last read its source, by the clock of [`Source::now`].
+    pub(crate) fn polled_at(&self, now: Timestamp) -> Timestamp {
+        match self.age {
+            Some(age) => now.saturating_sub(age),
+            None => self.here(self.checked_at),
+        }
     }
 
     /// Converts a time of this row to the clock of [`Source::now`].

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use skopos_model::{Kind, Scalar, Structured, Timestamp, Topic, Unit, Value};
 
 use crate::unknown::{Outcome, Unknown};
@@ -39,6 +41,13 @@ impl CellChange {
     #[inline]
     pub(crate) fn matters(self) -> bool {
         self.changed || self.stopped
+    }
+}
+
+/// Moves a time back by `by`, unless it is not set.
+pub(crate) fn set_back(time: &mut Timestamp, by: Duration) {
+    if *time != Timestamp::default() {
+        *time = time.saturating_sub(by);
     }
 }
 
@@ -106,6 +115,13 @@ impl Cell {
     #[inline]
     pub(crate) fn confirm(&mut self, time: Timestamp, checked_at: Option<Timestamp>) -> CellChange {
         self.update(time, checked_at, self.number, false)
+    }
+
+    /// Moves all times back by `by`.
+    pub(crate) fn set_back(&mut self, by: Duration) {
+        let previous = self.previous.as_mut().map(|(time, _)| time);
+        let times = [&mut self.since, &mut self.checked_at, &mut self.polled_at];
+        times.into_iter().chain(previous).for_each(|time| set_back(time, by));
     }
 
     /// Drops the value.

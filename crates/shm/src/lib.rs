@@ -66,7 +66,7 @@
 //! # Where to read on
 //!
 //! Read in this order: [`layout`], the bytes; `ring`, the protocol of one vertex; `wait`, sleeping
-//! and waking; `own_segment`, `writer` and `publisher`, the writing side; `segment`, `vertex`,
+//! and waking; `marks`, the interest of readers; `clocks`, `own_segment`, `writer` and `publisher`, the writing side; `segment`, `vertex`,
 //! `directory`, `subscribe`, `feed`, `snapshot` and `host`, the reading side; `typed`, handles for numbers of one type;
 //! `notifier`, a descriptor for `epoll`; `process`, the publisher's process
 //! and its children; `map` and `sys`, the unsafe access to memory and the system calls.
@@ -88,6 +88,8 @@ pub mod layout;
 mod ring;
 mod wait;
 mod entry;
+mod clocks;
+mod marks;
 #[cfg(not(loom))]
 mod spec;
 #[cfg(not(loom))]

@@ -5,8 +5,10 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use skopos_model::{Origin, Timestamp};
 
+use crate::clocks::{CLOCKS_HOLD_NS, Clocks};
 use crate::entry;
 use crate::heap::{Heap, OWNER, at, free_entry};
+use crate::marks;
 use crate::ring::{Payload, Place, RawVertex, Slot, SlotState, VertexHead};
 use crate::sync::{AcquireLoad as _, AtomicI64, AtomicU32, AtomicU64};
 use crate::wait::{Bell, Sleep, settle};
@@ -350,5 +352,106 @@ fn loom_a_directory_entry_is_read_whole() {
             assert_eq!(read.place.offset, 64 * u64::from(expected), "half of each");
         }
         writer.join().unwrap();
+    });
+}
+
+/// A thread that reads the difference of the clocks while another thread keeps a new one, after the clock stepped, gets
+/// a moment by the clock that never steps.
+#[test]
+fn loom_the_difference_of_the_clocks_is_never_half_of_a_step() {
+    explore(3, || {
+        const STEP: i64 = 100 * CLOCKS_HOLD_NS as i64;
+        let clocks = Arc::new(Clocks::default());
+        // The machine runs for `uptime`; its clock is ahead of that by `offset`.
+        let check = |clocks: &Clocks, offset: i64, uptime: i64| {
+            let moment = clocks.moment(Timestamp::from_nanos(offset + uptime), || offset);
+            assert_eq!(moment.boottime, uptime, "of the other offset");
+        };
+        check(&clocks, STEP, 5);
+        let other = {
+            let clocks = Arc::clone(&clocks);
+            thread::spawn(move || check(&clocks, 2 * STEP, 6))
+        };
+        check(&clocks, 2 * STEP, 7);
+        other.join().unwrap();
+        check(&clocks, 2 * STEP, 8);
+    });
+}
+
+/// A reader that remembers a slot never gets a torn sample, one of another ticket or one of another owner from it.
+#[test]
+fn loom_the_slot_of_the_last_read_is_never_torn() {
+    explore(3, || {
+        let heap = Heap::new(2, 0);
+        heap.publish(1);
+        let writer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || (2..=4).for_each(|v| heap.publish(v)))
+        };
+        let mut last = 0;
+        for slot in [0, 1, 0] {
+            if let Ok(sample) = heap.vertex().newest_in(OWNER, &heap.vertex().slots[slot]) {
+                assert_eq!(sample.time, sample.bits as i64 * 10, "torn");
+                assert_eq!(sample.bits, sample.ticket + 1, "the sample of another ticket");
+                assert!(sample.bits >= last, "went back");
+                last = sample.bits;
+            }
+        }
+        writer.join().unwrap();
+        let vertex = heap.vertex();
+        assert_eq!(
+            vertex.newest_in(OWNER, &vertex.slots[0]),
+            Err(4),
+            "sample 3 is in the other slot"
+        );
+        assert_eq!(vertex.newest_in(OWNER, &vertex.slots[1]).map(|sample| sample.bits), Ok(4));
+    });
+}
+
+/// A reader that remembers a slot finds an unregistered vertex gone, also when its successor stores as many samples.
+#[test]
+fn loom_the_slot_of_the_last_read_is_not_of_another_owner() {
+    explore(3, || {
+        let heap = Heap::new(2, 0);
+        heap.publish(1);
+        let writer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                heap.vertex().abandon();
+                heap.vertex().adopt(OWNER + 1);
+                let payload = Payload::Bits(99);
+                heap.vertex().publish(OWNER + 1, at(99), payload, Origin::Measured);
+            })
+        };
+        if let Ok(sample) = heap.vertex().newest_in(OWNER, &heap.vertex().slots[0]) {
+            assert_eq!((sample.bits, sample.time), (1, 10));
+        }
+        writer.join().unwrap();
+        assert_eq!(heap.vertex().newest_in(OWNER, &heap.vertex().slots[0]), Err(1));
+    });
+}
+
+/// A reader that marked a vertex for the present interest has a mark that the publisher has not taken: what
+/// `Vertex::mark_read` and `Publisher::take_interest` do.
+#[test]
+fn loom_a_mark_of_a_reader_is_not_lost() {
+    explore(3, || {
+        use crate::sync::Ordering::Relaxed;
+        let [mark, interest, marked] = [0, 1, 0].map(AtomicU32::new);
+        let words = Arc::new((mark, interest, marked));
+        let read = |words: &(AtomicU32, AtomicU32, AtomicU32)| {
+            if marks::is_due(&words.1, &words.2) {
+                words.0.store(1, Relaxed);
+            }
+        };
+        read(&words);
+        let reader = {
+            let words = Arc::clone(&words);
+            thread::spawn(move || (0..2).for_each(|_| read(&words)))
+        };
+        assert_eq!(marks::take(&words.1, || words.0.swap(0, Relaxed)), 1, "it was read");
+        reader.join().unwrap();
+        let is_marked = words.2.load(Relaxed) == words.1.load(Relaxed);
+        assert!(!is_marked || words.0.load(Relaxed) == 1, "the reader marks it never again");
     });
 }

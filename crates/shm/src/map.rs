@@ -126,11 +126,36 @@ impl Clone for PinnedVertex {
     }
 }
 
+/// Returns `value`; tells the compiler that the way here is rare, so that a processor predicts it.
+#[cold]
+fn cold<T>(value: T) -> T {
+    value
+}
+
 impl PinnedVertex {
     /// Returns the head of the vertex.
     #[inline]
     pub(crate) fn head(&self) -> &VertexHead {
         &self.head
+    }
+
+    /// Returns the offset of the slot of sample `ticket` from the first slot, in bytes.
+    #[inline]
+    pub(crate) fn slot_offset(&self, ticket: u64) -> u32 {
+        // `slots` is a power of two, and the bytes of a ring fit: `Mapping::pin_vertex` found them in the file.
+        (ticket as u32 & (self.slots - 1)) * size_of::<Slot>() as u32
+    }
+
+    /// Returns the slot at `offset` from the first slot; the first slot, if no slot is there. Without arithmetic on
+    /// the way to the slot: this is the longest path of a read of the latest value.
+    #[inline(always)]
+    pub(crate) fn slot_at(&self, offset: u32) -> &Slot {
+        let is_slot = offset.is_multiple_of(size_of::<Slot>() as u32)
+            && offset / (size_of::<Slot>() as u32) < self.slots;
+        let offset = if is_slot { offset } else { cold(0) };
+        // SAFETY: `Mapping::pin_vertex` checked that `slots` slots follow the head, there is at least one, and `offset`
+        // is that of one of them; the rest as in `Pinned`.
+        unsafe { self.head.value.add(1).cast::<Slot>().byte_add(offset as usize).as_ref() }
     }
 
     /// Returns the vertex.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use skopos_model::{MAX_STRUCTURED_BYTES, Timestamp, Topic, ValueType, unpoisoned};
 
+use crate::clocks::Clocks;
 use crate::entry::{self, Registered};
 use crate::error::Error;
 use crate::flags::Flags;
@@ -17,7 +18,7 @@ use crate::map::{Mapping, Pinned, PinnedVertex};
 use crate::process::Maker;
 use crate::ring::{Moment, Place, RawVertex, VertexHead};
 use crate::spec::VertexSpec;
-use crate::sync::{AtomicI64, AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 use crate::sys::Futex;
 use crate::wait::{Bell, settle, settle_quickly};
 use crate::{dir, sys};
@@ -38,36 +39,6 @@ pub(crate) struct OwnSegment {
     pub(crate) header: Header,
     clocks: Clocks,
     registry: Mutex<Registry>,
-}
-
-/// The difference of the two clocks. It is kept, because reading them costs several times a publish.
-#[derive(Debug, Default)]
-struct Clocks {
-    /// UNIX time minus `CLOCK_BOOTTIME` at the last reading, ns.
-    offset: AtomicI64,
-    /// The time for which the clocks were read.
-    since: AtomicI64,
-}
-
-/// Time for which the difference of the clocks holds: a step of the clock makes ages wrong for at most so long, and
-/// by at most so much.
-const CLOCKS_HOLD_NS: u64 = 1_000_000_000;
-
-impl Clocks {
-    /// Returns the moment of `time` on both clocks; `read` returns UNIX time minus `CLOCK_BOOTTIME`.
-    #[inline]
-    fn moment(&self, time: Timestamp, read: impl FnOnce() -> i64) -> Moment {
-        let time = time.as_nanos();
-        // A step back makes the difference negative, which is a great number here.
-        let since = time.wrapping_sub(self.since.load(Ordering::Relaxed)).cast_unsigned();
-        if since >= CLOCKS_HOLD_NS {
-            self.offset.store(read(), Ordering::Relaxed);
-            self.since.store(time, Ordering::Relaxed);
-        }
-        let boottime = time.wrapping_sub(self.offset.load(Ordering::Relaxed));
-        // Zero means that it is not known.
-        Moment { time, boottime: if boottime == 0 { 1 } else { boottime } }
-    }
 }
 
 /// Reads both clocks and returns their difference.
@@ -386,32 +357,4 @@ pub(crate) fn reserve(file: &File, path: &Path, offset: u64, len: u64) -> Result
         }
         _ => Error::io(path, "cannot reserve memory")(e),
     })
-}
-
-#[cfg(all(test, not(miri)))]
-mod tests {
-    use super::*;
-
-    /// The moment of each time of the publisher's clock is that of the clock that never steps.
-    #[test]
-    fn a_step_of_the_clock_does_not_move_the_moment_of_a_poll() {
-        const HOUR: i64 = 3_600_000_000_000;
-        const SECOND: i64 = 1_000_000_000;
-        let clocks = Clocks::default();
-        let moment = |offset: i64, uptime: i64| {
-            let at = Timestamp::from_nanos(offset + uptime);
-            clocks.moment(at, || offset).boottime
-        };
-        let right = 1_700_000_000 * SECOND;
-        assert_eq!(moment(right, 5 * SECOND), 5 * SECOND);
-        // An hour back, an hour on, and after seconds of a clock that runs too fast.
-        assert_eq!(moment(right - HOUR, 6 * SECOND), 6 * SECOND);
-        assert_eq!(moment(right + HOUR, 7 * SECOND), 7 * SECOND);
-        for second in 8..20 {
-            assert_eq!(moment(right + HOUR + second, second * SECOND), second * SECOND);
-        }
-        // Before the machine started, and the moment at which it did, which is not "unknown".
-        assert_eq!(moment(right, -HOUR), -HOUR);
-        assert_eq!(moment(right, 0), 1);
-    }
 }

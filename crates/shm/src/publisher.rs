@@ -21,7 +21,7 @@ use crate::segment::Segment;
 use crate::spec::VertexSpec;
 use crate::sync::{AtomicU8, Ordering};
 use crate::writer::{Group, VertexWriter};
-use crate::{dir, sys};
+use crate::{dir, marks, sys};
 
 /// Default number of vertices that fit: fifty times the facts of one node's sensors.
 pub const DEFAULT_MAX_VERTICES: u32 = 16_384;
@@ -268,17 +268,15 @@ impl Publisher {
         if !self.segment.is_own() {
             return Interest::default();
         }
-        let marks = self.segment.flags.as_ref().and_then(|flags| flags.marks(vertex.index()));
-        let Some(marks) = marks.filter(|marks| marks.are_set()) else {
+        let set = self.segment.flags.as_ref().and_then(|flags| flags.marks(vertex.index()));
+        let Some(set) = set.filter(|marks| marks.are_set()) else {
             return Interest::default();
         };
-        let take = |mark: &AtomicU8| mark.swap(0, Ordering::Relaxed) != 0;
-        let interest = Interest { read: take(&marks.read), followed: take(&marks.followed) };
-        // The marks come first: a reader that marks the vertex in between does it again.
-        // SYNC: pairs with the Acquire loads of `interest` in `Vertex::mark_read` and `Vertex::follow`: a reader that sees
-        // the new number marks after the swaps above.
-        vertex.head().interest.fetch_add(1, Ordering::Release);
-        interest
+        let swap = |mark: &AtomicU8| mark.swap(0, Ordering::Relaxed) != 0;
+        marks::take(&vertex.head().interest, || Interest {
+            read: swap(&set.read),
+            followed: swap(&set.followed),
+        })
     }
 
     /// Reports that this process is alive and works. A tick does this by itself.

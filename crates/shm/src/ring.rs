@@ -168,6 +168,21 @@ pub(crate) enum SlotState<T> {
     Damaged,
 }
 
+impl<T> SlotState<T> {
+    /// Returns the state after `next`, which gets the sample if it is complete.
+    #[inline]
+    pub(crate) fn and_then<U>(self, next: impl FnOnce(T) -> SlotState<U>) -> SlotState<U> {
+        match self {
+            Self::Whole(sample) => next(sample),
+            Self::Absent => SlotState::Absent,
+            Self::Lapped => SlotState::Lapped,
+            Self::Gone => SlotState::Gone,
+            Self::Busy => SlotState::Busy,
+            Self::Damaged => SlotState::Damaged,
+        }
+    }
+}
+
 /// The outcome of a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
@@ -510,16 +525,49 @@ impl RawVertex<'_> {
     /// Returns the newest sample and the time of the last poll of its source.
     #[inline]
     pub(crate) fn latest(&self, owner: u64) -> SlotState<(RawSample, Moment)> {
+        self.timed(|| self.latest_sample(owner))
+    }
+
+    /// Returns the sample that `newest` reads and the time of the last poll of its source.
+    #[inline(always)]
+    pub(crate) fn timed(
+        &self,
+        newest: impl FnOnce() -> SlotState<RawSample>,
+    ) -> SlotState<(RawSample, Moment)> {
         // The time is read first: the sample read after it is at least as new, so the result never
         // claims that an old value was checked at a time when a newer one already existed.
         let checked = self.checked();
-        match self.latest_sample(owner) {
-            SlotState::Whole(sample) => SlotState::Whole((sample, checked.not_before(sample.time))),
-            SlotState::Absent => SlotState::Absent,
-            SlotState::Lapped => SlotState::Lapped,
-            SlotState::Gone => SlotState::Gone,
-            SlotState::Busy => SlotState::Busy,
-            SlotState::Damaged => SlotState::Damaged,
+        newest().and_then(|sample| SlotState::Whole((sample, checked.not_before(sample.time))))
+    }
+
+    /// Returns the newest sample if it is in `slot`, and otherwise the number of samples that were ever stored.
+    ///
+    /// A reader that remembers the slot of the last sample reads it at the same time as the head; with
+    /// [`latest_sample`](Self::latest_sample) the slot is known only when the head has arrived.
+    #[inline(always)]
+    pub(crate) fn newest_in(&self, owner: u64, slot: &Slot) -> Result<RawSample, u64> {
+        // SYNC: pairs with the Release store in `adopt`.
+        let is_own = self.head.owner.load_acquire() == owner;
+        // SYNC: pairs with the Release store of `head` in `publish_alone`.
+        let count = self.head.head.load_acquire();
+        // The mark of sample `count - 1`, which no other sample has. Zero, without a sample, is no such mark.
+        let whole = count.wrapping_mul(2);
+        // SYNC: pairs with the Release store of the even mark in `store_slot`.
+        let before = slot.mark.load_acquire();
+        let sample = RawSample {
+            ticket: count.wrapping_sub(1),
+            time: slot.time.load(Ordering::Relaxed),
+            bits: slot.bits.load(Ordering::Relaxed),
+            meta: Meta(slot.meta.load(Ordering::Relaxed)),
+        };
+        // SYNC: pairs with the Release fences in `store_slot` and `abandon`.
+        fence(Ordering::Acquire);
+        let after = slot.mark.load(Ordering::Relaxed);
+        let is_still_own = self.head.owner.load(Ordering::Relaxed) == owner;
+        if before == whole && after == whole && whole != 0 && is_own && is_still_own {
+            Ok(sample)
+        } else {
+            Err(count)
         }
     }
 

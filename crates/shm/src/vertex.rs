@@ -13,11 +13,15 @@ use crate::layout::Marks;
 use crate::map::{Pinned, PinnedVertex};
 use crate::ring::{Moment, Place, RawSample, RawVertex, SlotState, VertexHead};
 use crate::segment::{Segment, VertexInfo};
-use crate::sync::{AcquireLoad as _, AtomicU32, Ordering};
-use crate::sys;
+use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use crate::{marks, sys};
 
 /// Attempts at a structured value whose bytes are overwritten meanwhile.
 const STRUCTURED_ATTEMPTS: u32 = 100;
+
+/// Attempts at the slot of the last read and the slots of the samples that writers store meanwhile. The second one
+/// succeeds unless a writer publishes between two loads.
+const NEAR_ATTEMPTS: u32 = 8;
 
 /// The samples of one topic, for reading. Cheap to clone. It stays valid, and returns [`Error::Gone`]
 /// once the vertex is unregistered.
@@ -27,12 +31,12 @@ const STRUCTURED_ATTEMPTS: u32 = 100;
 #[repr(align(64))]
 pub struct Vertex {
     vertex: PinnedVertex,
-    /// `None` without a page of flags.
-    marks: Option<Pinned<Marks>>,
     owner: u64,
     rest: Arc<Rest>,
     /// The value of the publisher's `interest` for which this handle marked the vertex as read.
     marked: AtomicU32,
+    /// Offset of the slot in which the latest sample was at the last read.
+    near: AtomicU32,
     value_type: ValueType,
 }
 
@@ -43,6 +47,8 @@ struct Rest {
     group: u32,
     index: u32,
     place: Place,
+    /// `None` without a page of flags.
+    marks: Option<Pinned<Marks>>,
     /// Like `marked`, for the mark of a reader that follows.
     followed: AtomicU32,
 }
@@ -51,10 +57,10 @@ impl Clone for Vertex {
     fn clone(&self) -> Self {
         Self {
             vertex: self.vertex.clone(),
-            marks: self.marks.clone(),
             owner: self.owner,
             rest: Arc::clone(&self.rest),
             marked: AtomicU32::new(self.marked.load(Ordering::Relaxed)),
+            near: AtomicU32::new(self.near.load(Ordering::Relaxed)),
             value_type: self.value_type,
         }
     }
@@ -119,8 +125,8 @@ impl Vertex {
             || AtomicU32::new(vertex.head().interest.load(Ordering::Relaxed).wrapping_sub(1));
         let (marked, followed) = (not_yet(), not_yet());
         let value_type = info.value_type;
-        let rest = Arc::new(Rest { segment, info, group, index, place, followed });
-        Some(Self { vertex, marks, owner, rest, marked, value_type })
+        let rest = Arc::new(Rest { segment, info, group, index, place, marks, followed });
+        Some(Self { vertex, owner, rest, marked, near: AtomicU32::new(0), value_type })
     }
 
     /// Returns the topic.
@@ -161,18 +167,48 @@ impl Vertex {
         self.vertex.raw()
     }
 
-    /// Marks the vertex as read, once each time that the publisher took the mark: readers on many cores share its
-    /// cache line.
+    /// Marks the vertex as read, once each time that the publisher took the mark.
     #[inline(always)]
     fn mark_read(&self) {
-        // SYNC: pairs with the Release in `Publisher::take_interest`, which takes the marks first.
-        let interest = self.vertex.head().interest.load_acquire();
-        if self.marked.load(Ordering::Relaxed) != interest {
-            self.marked.store(interest, Ordering::Relaxed);
-            if let Some(marks) = &self.marks {
-                marks.read.store(1, Ordering::Relaxed);
-            }
+        if marks::is_due(&self.vertex.head().interest, &self.marked) {
+            self.set(|marks| &marks.read);
         }
+    }
+
+    #[cold]
+    fn set(&self, mark: impl FnOnce(&Marks) -> &AtomicU8) {
+        if let Some(marks) = &self.rest.marks {
+            mark(marks).store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the newest sample.
+    //
+    // The slot of the last read is tried first: it is fetched together with the head. A publish in between makes one
+    // more turn, in the same code: on a cold path other code would be fetched from memory, too.
+    #[inline(always)]
+    fn newest(&self) -> SlotState<RawSample> {
+        let raw = self.raw();
+        let mut near = self.near.load(Ordering::Relaxed);
+        for _ in 0..NEAR_ATTEMPTS {
+            let count = match raw.newest_in(self.owner, self.vertex.slot_at(near)) {
+                Ok(sample) => return SlotState::Whole(sample),
+                Err(count) => count,
+            };
+            let next = self.vertex.slot_offset(count.wrapping_sub(1));
+            if next == near {
+                break;
+            }
+            near = next;
+            self.near.store(near, Ordering::Relaxed);
+        }
+        self.newest_slowly()
+    }
+
+    /// Returns the newest sample while writers change it, and every other state of a vertex.
+    #[cold]
+    fn newest_slowly(&self) -> SlotState<RawSample> {
+        self.raw().latest_sample(self.owner)
     }
 
     /// Returns the latest sample. Makes no system call and takes no lock; allocates only for a structured
@@ -201,7 +237,7 @@ impl Vertex {
     /// The errors of [`latest`](Self::latest).
     #[inline(always)]
     pub fn peek(&self) -> Result<Reading, Error> {
-        if let SlotState::Whole((sample, checked)) = self.raw().latest(self.owner)
+        if let SlotState::Whole((sample, checked)) = self.raw().timed(|| self.newest())
             && let Some(scalar) = Scalar::from_bits(self.value_type, sample.bits)
         {
             let (time, value) = (Timestamp::from_nanos(sample.time), Value::from(scalar));
@@ -218,7 +254,7 @@ impl Vertex {
     #[inline(always)]
     pub(crate) fn latest_bits(&self) -> Result<(u64, bool), Error> {
         self.mark_read();
-        match self.raw().latest_sample(self.owner) {
+        match self.newest() {
             SlotState::Whole(sample) => {
                 Ok((sample.bits, sample.meta.origin(false) != Origin::Unknown))
             }
@@ -264,13 +300,8 @@ impl Vertex {
     #[inline]
     pub fn follow(&self) {
         self.mark_read();
-        // SYNC: pairs with the Release in `Publisher::take_interest`, which takes the marks first.
-        let interest = self.vertex.head().interest.load_acquire();
-        if self.rest.followed.load(Ordering::Relaxed) != interest {
-            self.rest.followed.store(interest, Ordering::Relaxed);
-            if let Some(marks) = &self.marks {
-                marks.followed.store(1, Ordering::Relaxed);
-            }
+        if marks::is_due(&self.vertex.head().interest, &self.rest.followed) {
+            self.set(|marks| &marks.followed);
         }
     }
 
@@ -398,14 +429,7 @@ pub(crate) fn read_sample(
     ticket: u64,
     value_type: ValueType,
 ) -> SlotState<Sample> {
-    match raw.read_stored(owner, ticket) {
-        SlotState::Whole(sample) => decode(raw, &sample, value_type),
-        SlotState::Absent => SlotState::Absent,
-        SlotState::Lapped => SlotState::Lapped,
-        SlotState::Gone => SlotState::Gone,
-        SlotState::Busy => SlotState::Busy,
-        SlotState::Damaged => SlotState::Damaged,
-    }
+    raw.read_stored(owner, ticket).and_then(|sample| decode(raw, &sample, value_type))
 }
 
 /// Decodes a sample. It is lapped if the bytes of a structured value were overwritten.

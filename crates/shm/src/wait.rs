@@ -91,3 +91,38 @@ impl Bell<'_> {
         ready()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    struct Diary(RefCell<Vec<&'static str>>);
+
+    impl Sleep for &Diary {
+        fn sleep(&self, _: &AtomicU32, _: u32) {
+            self.0.borrow_mut().push("sleep");
+        }
+
+        fn wake(&self, _: &AtomicU32) {}
+    }
+
+    /// The fence that a waiter makes for the writer orders the flag before it and the look at the data after it.
+    #[test]
+    fn a_waiter_raises_its_flag_then_makes_the_fence_then_looks() {
+        let (flag, epoch) = (AtomicU32::new(0), AtomicU32::new(0));
+        let diary = Diary(RefCell::default());
+        let write = |what| {
+            let is_up = flag.load(Ordering::Relaxed) == 1;
+            diary.0.borrow_mut().push(if is_up { what } else { "without a flag" });
+        };
+        let bell = Bell { flag: &flag, epoch: &epoch };
+        let ready = || {
+            write("look");
+            false
+        };
+        assert!(!bell.wait(&&diary, || write("fence"), ready));
+        assert_eq!(*diary.0.borrow(), ["fence", "look", "sleep", "look"]);
+    }
+}

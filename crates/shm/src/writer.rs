@@ -132,8 +132,21 @@ impl VertexWriter {
     /// # Errors
     /// The errors of [`publish`](Self::publish).
     pub fn publish_sample(&self, sample: &Sample) -> Result<Published, Error> {
+        self.publish_sample_of(sample, sample.time)
+    }
+
+    /// Publishes a sample of which the source was polled at `checked_at`: [`Reading::age`](crate::Reading::age) counts
+    /// from there. For a sample that has another time to keep the order, as after a step of the clock.
+    ///
+    /// # Errors
+    /// The errors of [`publish`](Self::publish).
+    pub fn publish_sample_of(
+        &self,
+        sample: &Sample,
+        checked_at: Timestamp,
+    ) -> Result<Published, Error> {
         self.alone()?;
-        let at = self.segment.moment(sample.time);
+        let at = Moment { time: sample.time.as_nanos(), ..self.segment.moment(checked_at) };
         self.put_value(at, &sample.value, sample.origin).inspect(|done| self.ring(*done))
     }
 

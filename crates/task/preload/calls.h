@@ -88,6 +88,14 @@ COUNTS(WRITE, 0, pwritev64, (int fd, const struct iovec *parts, int n, off64_t a
 COUNTS(WRITE, at == -1, pwritev2, (int fd, const struct iovec *parts, int n, off_t at, int flags), (fd, parts, n, at, flags))
 COUNTS(WRITE, at == -1, pwritev64v2, (int fd, const struct iovec *parts, int n, off64_t at, int flags), (fd, parts, n, at, flags))
 
+/* Counts bytes that the kernel's own counts lack. */
+static void uncounted(int64_t bytes, int is_read, int is_written) {
+    for (int t = 0; t < table_count && bytes > 0; t++) {
+        if (is_read) ADD(tables[t]->uncounted_read, bytes);
+        if (is_written) ADD(tables[t]->uncounted_written, bytes);
+    }
+}
+
 /* The kernel counts both ends of these calls, and so does this library. */
 #define COPIES(name, offset)                                                                       \
     WRAP(ssize_t, name, (int out, int in, offset *at, size_t size)) {                              \
@@ -107,10 +115,22 @@ COPIES(sendfile64, off64_t)
         return bytes;                                                                              \
     }
 COPIES_RANGE(copy_file_range)
-COPIES_RANGE(splice)
+
+WRAP(ssize_t, splice, (int in, off64_t *in_at, int out, off64_t *out_at, size_t size, unsigned flags)) {
+    ssize_t bytes = NEXT(splice)(in, in_at, out, out_at, size, flags);
+    count(in, bytes, READ, in_at == NULL);
+    count(out, bytes, WRITE, out_at == NULL);
+    uncounted(bytes, 1, 1);
+    return bytes;
+}
 
 /* The bytes stay in the pipe from which they are copied: they are read from it later. */
-COUNTS(WRITE, 0, tee, (int in, int fd, size_t size, unsigned flags), (in, fd, size, flags))
+WRAP(ssize_t, tee, (int in, int out, size_t size, unsigned flags)) {
+    ssize_t bytes = NEXT(tee)(in, out, size, flags);
+    count(out, bytes, WRITE, 0);
+    uncounted(bytes, 0, 1);
+    return bytes;
+}
 
 WRAP(ssize_t, vmsplice, (int fd, const struct iovec *parts, size_t n, unsigned flags)) {
     ssize_t bytes = NEXT(vmsplice)(fd, parts, n, flags);
@@ -119,6 +139,7 @@ WRAP(ssize_t, vmsplice, (int fd, const struct iovec *parts, size_t n, unsigned f
     int is_read = (syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) == O_RDONLY;
     errno = error;
     count(fd, bytes, is_read ? READ : WRITE, 0);
+    uncounted(bytes, is_read, !is_read);
     return bytes;
 }
 

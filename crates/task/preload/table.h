@@ -59,7 +59,9 @@ struct table {
     uint64_t sent_bytes, received_bytes;
     /* Number of processes that took the slot of another one. */
     uint64_t collisions;
-    uint64_t spare[58];
+    /* Bytes that the kernel's own counts lack: those of splice, tee and vmsplice. */
+    uint64_t uncounted_read, uncounted_written;
+    uint64_t spare[56];
     struct process processes[PROCESSES];
     struct peer peers[PEERS];
     uint32_t slots[SLOTS];

@@ -4,10 +4,10 @@
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
@@ -133,15 +133,23 @@ pub(crate) fn limit_cpu(child: Pid, most: u64) -> io::Result<()> {
 }
 
 impl Waiting {
+    /// Returns a child that this process only pretends to have, and its end of the pipe that exec closes.
+    #[cfg(test)]
+    pub(crate) fn pretended(pid: Pid) -> io::Result<(Self, OwnedFd)> {
+        let (gate, _) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (exec_error, end) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok((Self { pid, gate: gate.into(), exec_error: exec_error.into() }, end))
+    }
+
     /// Opens the gate, and waits until the child has called exec, exec has failed, or a signal for the
-    /// monitor arrives. Returns true if the child is the program now.
+    /// monitor arrives. After a signal [`Waiting::has_left_gate`] says whether the child is the program.
     ///
     /// A child that is killed before its exec stops once more for its tracer, and keeps `exec_error`
     /// open until it goes on. In that case [`Waiting::check_exec`] has the result at the end.
     ///
     /// # Errors
     /// Exec failed. The child has exited or will exit, and is still to be reaped.
-    pub(crate) fn go(&mut self, signals: &Signals) -> Result<bool, RunError> {
+    pub(crate) fn go(&mut self, signals: &Signals) -> Result<(), RunError> {
         // This fails if the child was killed at its gate. Its exit is reported like any other.
         let _ = self.gate.write_all(&[1]);
         let mut fds = [
@@ -153,8 +161,19 @@ impl Waiting {
                 return Err(RunError::Start(e.into()));
             }
         }
-        let is_decided = !fds[0].revents().is_empty();
-        if is_decided { self.check_exec().map(|()| true) } else { Ok(false) }
+        if fds[0].revents().is_empty() { Ok(()) } else { self.check_exec() }
+    }
+
+    /// The pipe that becomes readable once the child has called exec, exec has failed, or the child has exited.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.exec_error.as_fd()
+    }
+
+    /// True once the child has called exec, exec has failed, or the child has exited. Until then the child holds
+    /// the monitor's memory.
+    pub(crate) fn has_left_gate(&self) -> bool {
+        let mut fds = [PollFd::new(&self.exec_error, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Checks whether exec failed, as far as that is known by now.

@@ -14,7 +14,7 @@ use crate::enforce::{self, Enforcer};
 use crate::error::RunError;
 use crate::family;
 use crate::host::Disturbances;
-use crate::launch::{self, Pipes};
+use crate::launch::{self, Pipes, Waiting};
 use crate::ledger::Ledger;
 use crate::mechanism::choose::{self, MechanismSet};
 use crate::mechanism::reconcile::reconcile;
@@ -26,7 +26,7 @@ use crate::proc;
 use crate::report::series::Row;
 use crate::report::{self, Measurements};
 use crate::stop;
-use crate::sys::{self, Event, FirstPriority, Pid, ReceivedSignal, Signals, Status};
+use crate::sys::{self, Event, FirstPriority, Pid, ReceivedSignal, ShortTurns, Signals, Status};
 
 /// The results of one run.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ fn join(
     let (root, start) = (target.pid, SystemTime::now());
     let mut ledger = Ledger::for_attached();
     let parent = proc::stat(root).map_or(0, |stat| stat.parent);
-    let priority = prepare_for_forks(&order.limits, &mut ledger);
+    let priority = prepare_for_many(&order.limits, &mut ledger);
     ledger.process_started(root, parent);
     attach_all(&mut set, root, &order.limits, &mut ledger);
     ledger.tracks_processes = set.level >= 2;
@@ -121,7 +121,7 @@ fn start(
     let mut ledger = Ledger::new();
     membership.root = Some(root);
     ledger.set_membership(membership);
-    let priority = prepare_for_forks(&order.limits, &mut ledger);
+    let priority = prepare_for_many(&order.limits, &mut ledger);
     attach_all(&mut set, root, &order.limits, &mut ledger);
     ledger.tracks_processes = set.level >= 2;
     // Until its exec the child holds the monitor's memory.
@@ -130,41 +130,48 @@ fn start(
     // Time before this belongs to the monitor.
     let start = SystemTime::now();
     ledger.restart_clock();
-    match waiting.go(&signals) {
-        // A mechanism that reports process starts reports this exec too.
-        Ok(false) if set.level >= 2 => {}
-        Ok(_) => ledger.process_executed(root),
-        Err(e) => {
-            let mut end = None;
-            while end.is_none() {
-                end = reap_failed_start(root, &mut set)?;
-            }
-            return Err(e);
+    if let Err(e) = waiting.go(&signals) {
+        let mut end = None;
+        while end.is_none() {
+            end = reap_failed_start(root, &mut set)?;
         }
+        return Err(e);
     }
     let start_seconds = start.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
     nested::announce(nested::begun(&report::identity(order, None), set.level, start_seconds));
     let mut run = Run::new(order, root, signals, set, ledger);
     run.cpu_limit_error = cpu_limit_error.map(|e| e.to_string());
+    run.waiting = Some(waiting);
+    run.notice_exec();
     run.run_until_end(warn).map_err(RunError::Start)?;
     drop(priority);
-    waiting.check_exec()?;
+    if let Some(waiting) = &mut run.waiting {
+        waiting.check_exec()?;
+    }
     let outcome = run.outcome(start);
     nested::announce(nested::ended(&outcome.summary));
     Ok(outcome)
 }
 
-/// Prepares the monitor for a task that forks without end, if processes are limited: among thousands of
-/// processes that fork, an ordinary thread would wait for seconds. Returns the priority, which lasts until
-/// it is dropped.
+/// Prepares the monitor for a task that forks without end, or grows in many processes, if these are limited:
+/// among thousands of processes that fork, an ordinary thread would wait for seconds. Returns the priority, which
+/// lasts until it is dropped.
 ///
-/// An ordinary user usually lacks the right to this priority; then the monitor competes with the task.
+/// An ordinary user usually lacks the right to the first priority; then the monitor competes with the task, in
+/// short turns that come soon.
 #[must_use]
-fn prepare_for_forks(limits: &Limits, ledger: &mut Ledger) -> Option<FirstPriority> {
-    limits.of("processes_max")?;
+fn prepare_for_many(
+    limits: &Limits,
+    ledger: &mut Ledger,
+) -> (Option<FirstPriority>, Option<ShortTurns>) {
+    let is_limited = |name| limits.of(name).is_some();
+    if !is_limited("processes_max") && !is_limited("resident_bytes_max") {
+        return (None, None);
+    }
     // The thread of the reader starts with the ordinary priority.
     ledger.patient = Some(PatientReader::start());
-    FirstPriority::take()
+    let turns = ShortTurns::take();
+    (is_limited("processes_max").then(FirstPriority::take).flatten(), turns)
 }
 
 /// Attaches every mechanism to the child. A mechanism that fails is dropped and, if possible,
@@ -230,12 +237,16 @@ struct Run<'a> {
     samples: usize,
     pause: Duration,
     next_sample: Instant,
+    /// A value is near its limit.
+    is_urgent: bool,
     disturbances: Disturbances,
     /// More events are waiting than one turn of the loop handles.
     has_more_events: bool,
     end: Option<TaskEnd>,
     /// The process that the monitor attached to.
     target: Option<AttachTarget>,
+    /// The first process of a task that was started here, with the result of its exec.
+    waiting: Option<Waiting>,
     /// The time at which the first process stopped, unless it was reported to go on since.
     stopped: Option<Instant>,
     /// The reason why the kernel does not enforce the limit on processor time, although a limit was requested.
@@ -265,10 +276,12 @@ impl<'a> Run<'a> {
             samples: 0,
             pause: FIRST_SAMPLE,
             next_sample: Instant::now() + FIRST_SAMPLE,
+            is_urgent: false,
             disturbances: Disturbances::now(),
             has_more_events: false,
             end: None,
             target: None,
+            waiting: None,
             stopped: None,
             cpu_limit_error: None,
         }
@@ -277,6 +290,7 @@ impl<'a> Run<'a> {
     fn run_until_end(&mut self, warn: &mut dyn FnMut(&Crossing)) -> io::Result<()> {
         while self.end.is_none() || self.enforcer.has_work(&self.ledger) {
             self.wait()?;
+            self.notice_exec();
             for signal in self.signals.take() {
                 self.handle_signal(signal);
             }
@@ -307,6 +321,19 @@ impl<'a> Run<'a> {
         }
         self.signals.leave_group();
         Ok(())
+    }
+
+    /// Returns the first process while it holds the monitor's memory.
+    fn before_exec(&self) -> Option<&Waiting> {
+        self.waiting.as_ref().filter(|_| self.ledger.borrows_memory(self.root))
+    }
+
+    /// Records the exec of the first process. A mechanism that reports process starts reports this exec too,
+    /// perhaps later.
+    fn notice_exec(&mut self) {
+        if self.before_exec().is_some_and(Waiting::has_left_gate) {
+            self.ledger.process_executed(self.root);
+        }
     }
 
     /// Forwards a signal to a task that was started here, or detaches from one that was not.
@@ -386,7 +413,9 @@ impl<'a> Run<'a> {
         let timeout = Timespec::try_from(until).map_err(io::Error::other)?;
         let mechanisms = self.set.mechanisms.iter().filter_map(|m| m.descriptor());
         let target = self.target.as_ref().map(|target| target.handle.as_fd());
-        let readable = [self.signals.descriptor()].into_iter().chain(mechanisms).chain(target);
+        let exec = self.before_exec().map(Waiting::descriptor);
+        let always = [self.signals.descriptor()].into_iter().chain(exec);
+        let readable = always.chain(mechanisms).chain(target);
         let mut fds: Vec<_> =
             readable.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         match poll(&mut fds, Some(&timeout)) {
@@ -452,7 +481,10 @@ impl<'a> Run<'a> {
     fn take_sample(&mut self) {
         let begun = Instant::now();
         let Self { set, ledger, sample, .. } = self;
-        ledger.read_late_commands();
+        // A command line may be late again, and near a limit the sample is more urgent.
+        if !self.is_urgent {
+            ledger.read_late_commands();
+        }
         sample.paced = Duration::ZERO;
         set.mechanisms.iter_mut().for_each(|m| m.sample(sample, ledger));
         self.keep_row();
@@ -464,6 +496,7 @@ impl<'a> Run<'a> {
         let took = begun.elapsed().saturating_sub(self.sample.paced);
         self.pause = (2 * self.pause).min(wanted);
         let urgent = self.urgent_pause();
+        self.is_urgent = urgent.is_some();
         self.next_sample =
             Instant::now() + procfs::next_pause(self.pause, took, is_limited, urgent);
     }
@@ -508,10 +541,9 @@ impl<'a> Run<'a> {
                 crossings.extend(mechanism.crossings(&self.ledger));
             }
             enforce::keep_first(&mut crossings);
-            if let Some(first) = crossings.first() {
-                self.guilty = self.ledger.heaviest_user(first.limit.resource.name);
+            if let Some(name) = crossings.first().map(|first| first.limit.resource.name) {
                 self.crossings = crossings;
-                self.enforcer.begin(&self.ledger);
+                self.end_for(name);
             }
         }
         self.enforcer.step(&mut self.set.mechanisms, &self.ledger);
@@ -519,6 +551,18 @@ impl<'a> Run<'a> {
             // All other processes have exited, and this user may not kill the rest.
             self.end = Some(TaskEnd::Detached);
         }
+    }
+
+    /// Begins to end the task for a limit, and names the process that used most. If nothing but samples keeps the
+    /// limit, the processes are stopped first: they may grow until then.
+    fn end_for(&mut self, name: &str) {
+        if !self.set.mechanisms.iter().any(|m| m.enforces(name)) {
+            self.enforcer.begin(&self.ledger);
+            self.enforcer.step(&mut self.set.mechanisms, &self.ledger);
+        }
+        self.ledger.read_late_commands();
+        self.guilty = self.ledger.heaviest_user(name);
+        self.enforcer.begin(&self.ledger);
     }
 
     /// Adds processes that outlive the task. If process starts are not reported, a process that was
@@ -611,6 +655,36 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn a_signal_before_the_exec_of_the_child_does_not_stand_for_it() {
+        let order = Order {
+            command: vec!["true".into()],
+            attach: None,
+            class: None,
+            level: Some(1),
+            limits: Limits::default(),
+            kill_after: Duration::ZERO,
+            interval: Duration::from_secs(1),
+            watch: Vec::new(),
+            only: Some(vec![procfs::NAME.to_owned()]),
+        };
+        let child = std::process::id() as Pid;
+        let (waiting, its_end) = Waiting::pretended(child).expect("pipes");
+        let mut ledger = Ledger::new();
+        ledger.process_started(child, 1);
+        ledger.mark_borrowed_memory(child);
+        let signals = Signals::new(std::iter::empty()).expect("a descriptor");
+        let mut run = Run::new(&order, child, signals, choose::select(&order), ledger);
+        run.waiting = Some(waiting);
+        run.notice_exec();
+        assert!(run.ledger.borrows_memory(child), "it has not become the program");
+        // Exec closes the pipe.
+        drop(its_end);
+        run.notice_exec();
+        assert!(!run.ledger.borrows_memory(child));
+        assert!(run.before_exec().is_none(), "nothing waits for it any more");
+    }
 
     #[test]
     fn a_process_whose_parent_died_with_it_is_counted() {

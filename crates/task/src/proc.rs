@@ -42,6 +42,9 @@ pub(crate) struct Stat {
     pub(crate) started_ticks: u64,
     /// A kernel thread, which runs no program.
     pub(crate) is_kernel_thread: bool,
+    /// Addresses of the code and of the stack, which the kernel chooses at each exec: a fork has those of its
+    /// parent. Zeros if this user may not see them.
+    pub(crate) program: [u64; 2],
 }
 
 /// `PF_KTHREAD` in the kernel's flags.
@@ -53,6 +56,10 @@ pub(crate) struct Memory {
     pub(crate) virtual_bytes_max: u64,
     pub(crate) resident_bytes_max: u64,
     pub(crate) swap_bytes: u64,
+    /// Resident pages of no file.
+    pub(crate) anonymous_bytes: u64,
+    /// Resident pages of files that are not in memory only.
+    pub(crate) file_bytes: u64,
     /// Resident pages of files of tmpfs and of memory that processes share.
     pub(crate) shared_bytes: u64,
     /// It ignores SIGCHLD: it does not wait for its children, and the kernel adds their usage
@@ -147,6 +154,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         is_stopped: matches!(fields.first(), Some(&"T" | &"t")),
         started_ticks: whole(22)?,
         is_kernel_thread: whole(9)? & KERNEL_THREAD != 0,
+        program: [whole(26)?, whole(28)?],
     })
 }
 
@@ -166,7 +174,9 @@ fn parse_memory(text: &[u8]) -> Option<Memory> {
         |name: &str| lines.find_map(|line| line.strip_prefix(name)).and_then(kib_as_bytes);
     let virtual_bytes_max = bytes("VmPeak:")?;
     let resident_bytes_max = bytes("VmHWM:")?;
-    // Both lines are there since Linux 4.5.
+    // These lines are there since Linux 4.5.
+    let anonymous_bytes = bytes("RssAnon:").unwrap_or(0);
+    let file_bytes = bytes("RssFile:").unwrap_or(0);
     let shared_bytes = bytes("RssShmem:").unwrap_or(0);
     let swap_bytes = bytes("VmSwap:").unwrap_or(0);
     let ignores_children = lines.find_map(ignores).unwrap_or(false);
@@ -174,6 +184,8 @@ fn parse_memory(text: &[u8]) -> Option<Memory> {
         virtual_bytes_max,
         resident_bytes_max,
         swap_bytes,
+        anonymous_bytes,
+        file_bytes,
         shared_bytes,
         ignores_children,
     })

@@ -16,7 +16,7 @@ pub(crate) mod seccomp;
 pub(crate) mod sockets;
 
 pub(crate) use child::{Child, exec_unmonitored, spawn};
-pub(crate) use pid::{FirstPriority, Pid, kill};
+pub(crate) use pid::{FirstPriority, Pid, ShortTurns, kill};
 pub(crate) use ptrace::{event_message, go_on, leave_new_threads, release, seize, stay_stopped};
 pub use signals::die_of;
 pub(crate) use signals::{ReceivedSignal, Signals, forward, forwarded, give_terminal};

@@ -82,6 +82,7 @@ impl Unseen {
     }
 
     /// Returns true if nothing was seen.
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.read.is_empty() && self.written.is_empty()
     }

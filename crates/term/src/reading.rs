@@ -80,8 +80,8 @@ pub struct ReadingSource<'a> {
 }
 
 impl ReadingJson {
-    /// Makes the JSON of a sample of a vertex in shared memory.
-    pub fn new(vertex: &Vertex, sample: &Sample, checked_at: Timestamp, now: Timestamp) -> Self {
+    /// Makes the JSON of a sample of a vertex in shared memory, of which the source was polled `age` ago.
+    pub fn new(vertex: &Vertex, sample: &Sample, checked_at: Timestamp, age: Duration) -> Self {
         let info = vertex.info();
         let source = ReadingSource {
             topic: &info.topic,
@@ -91,7 +91,7 @@ impl ReadingJson {
             segment: vertex.segment().name(),
             pid: Some(vertex.segment().pid()),
         };
-        Self::from_source(&source, sample, checked_at, now.since(checked_at))
+        Self::from_source(&source, sample, checked_at, age)
     }
 
     /// Makes the JSON of a sample of any source, also of another machine.

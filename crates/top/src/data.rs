@@ -68,6 +68,8 @@ pub(crate) struct Fact {
     pub since: Timestamp,
     /// The last poll time of its source.
     pub checked_at: Timestamp,
+    /// The time from that poll to this refresh, by a clock that never steps.
+    pub age: Duration,
     /// Growth per second, of counters.
     pub rate: Option<f64>,
     /// Index into [`Data::publishers`].
@@ -124,7 +126,7 @@ pub(crate) struct Data {
     /// By topic.
     pub facts: Vec<Fact>,
     /// Members of the lists among the facts, as facts of their own; see [`set_members`](Self::set_members).
-    members: Vec<Fact>,
+    pub members: Vec<Fact>,
     /// Samples of the topics whose history the screen shows.
     pub histories: HashMap<Topic, History>,
     /// The error of the last search for publishers.
@@ -208,8 +210,7 @@ impl Data {
     /// The age of the freshest fact of the node's families.
     pub(crate) fn age(&self) -> Option<Duration> {
         let known = self.facts.iter().filter(|f| f.known.is_some() && f.value.is_some());
-        let freshest = known.map(|f| f.checked_at).max()?;
-        Some(self.now.since(freshest))
+        known.map(|f| f.age).min()
     }
 
     pub(crate) fn fact(&self, topic: &Topic) -> Option<&Fact> {
@@ -322,8 +323,7 @@ impl Data {
                 true => slow_round,
                 false => rounds.get(family.name).map(|round| metric.read_every().max(*round)),
             });
-            let age = self.now.since(fact.checked_at);
-            let old = round.is_some_and(|r| age > STALE_AT_LEAST.max(r * STALE_INTERVALS));
+            let old = round.is_some_and(|r| fact.age > STALE_AT_LEAST.max(r * STALE_INTERVALS));
             fact.stale = old || lost.get(fact.publisher).copied().unwrap_or(true);
         }
     }

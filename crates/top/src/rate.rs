@@ -10,6 +10,10 @@ use std::time::Duration;
 /// The length of a gap, in intervals, from which on a poll must have happened within it.
 const MISSED_POLL: f64 = 1.5;
 
+/// The shortest time between two polls. An agent whose clock was set back names times a nanosecond apart until the clock
+/// has caught up, and no rate is known for as long.
+const SHORTEST_NANOS: i64 = 1_000;
+
 /// The deviation of the time between two polls from a window, as a share of the window.
 const POLLS_DEVIATE: f64 = 0.3;
 
@@ -58,6 +62,10 @@ impl Growth {
     /// apart, so that earlier growth is left out.
     pub(crate) fn lately(&self, window: Duration) -> Option<f64> {
         let (first, to) = self.span()?;
+        let before = self.points.iter().rev().map(|p| p.0).find(|at| *at < to)?;
+        if to - before < SHORTEST_NANOS {
+            return None;
+        }
         let window = window.as_nanos() as f64;
         let from = to - window as i64;
         let near = |p: &&(i64, f64)| {
@@ -100,6 +108,21 @@ mod tests {
         let samples: Vec<_> = samples.iter().map(|&(t, v)| (ns(t), v)).collect();
         let growth = Growth::new(&samples, ns(checked_at), interval.map(Duration::from_secs_f64));
         growth.lately(Duration::from_secs(1)).map(|r| r.round())
+    }
+
+    #[test]
+    fn no_rate_is_known_while_an_agent_waits_for_a_clock_that_was_set_back() {
+        let second = 1_000_000_000;
+        let lately = |samples: &[(i64, f64)], checked_at| {
+            Growth::new(samples, checked_at, None).lately(Duration::from_secs(1))
+        };
+        let before = [(0, 0.0), (second, 5.0)];
+        assert_eq!(lately(&before, second), Some(5.0));
+        let waits = [before[0], before[1], (second + 1, 10.0), (second + 2, 15.0)];
+        assert_eq!(lately(&waits, second + 2), None);
+        assert_eq!(lately(&waits[1..], second + 3), None);
+        let caught_up = [waits[3], (2 * second, 20.0)];
+        assert!(lately(&caught_up, 2 * second).is_some());
     }
 
     #[test]

@@ -173,6 +173,7 @@ impl Reader {
             vertex.follow();
             // No sample yet, or just unregistered: the directory shows that at the next refresh.
             let Ok(reading) = vertex.latest() else { continue };
+            fact.age = reading.age();
             let Sample { time, value, origin } = reading.sample;
             fact.since = time;
             fact.checked_at = reading.checked_at;
@@ -280,6 +281,7 @@ fn blank(vertex: &Vertex, publisher: usize) -> Fact {
         unknown: None,
         since: Timestamp::default(),
         checked_at: Timestamp::default(),
+        age: Duration::MAX,
         rate: None,
         publisher,
         stale: false,
@@ -334,4 +336,41 @@ fn rate(fact: &Fact, vertex: &Vertex, interval: Option<Duration>) -> Option<f64>
     }
     let samples: Vec<(i64, f64)> = window.samples(vertex)?.iter().filter_map(point).collect();
     window.rate(&samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes the first vertex of a segment one that was polled ten seconds ago, by a clock that was an hour ahead then.
+    fn step(publisher: &skopos_shm::Publisher) {
+        use std::os::unix::fs::FileExt as _;
+        const HOUR: i64 = 3_600_000_000_000;
+        const CHECKED_AT: u64 = 16;
+        const CHECKED_BOOTTIME: u64 = 48;
+        let bytes = std::fs::read(publisher.path()).expect("readable");
+        let heap = u64::from_le_bytes(bytes[56..64].try_into().expect("eight bytes"));
+        let file = std::fs::OpenOptions::new().write(true).open(publisher.path()).expect("ours");
+        let write = |at: u64, value: i64| {
+            file.write_all_at(&value.to_le_bytes(), heap + at).expect("written");
+        };
+        write(CHECKED_AT, skopos_shm::now().as_nanos() + HOUR);
+        write(CHECKED_BOOTTIME, skopos_shm::boottime().cast_signed() - 10_000_000_000);
+    }
+
+    #[test]
+    fn a_dead_source_does_not_look_fresh_after_the_clock_was_set_back() {
+        let dir = std::env::temp_dir().join(format!("skopos-top-{}", std::process::id()));
+        let publisher = skopos_shm::Publisher::builder("stepped").dir(&dir).create();
+        let publisher = publisher.expect("a segment");
+        let mut writer = publisher.writer::<u64>("n01/a/b").expect("room");
+        writer.publish(1).expect("registered");
+        step(&publisher);
+        let host = Host::open_dirs(vec![dir.clone()]).expect("readable");
+        let reader = Reader::new(host, AgentClient::new(Some(dir.clone())));
+        let age = reader.data().facts[0].age;
+        drop((writer, publisher));
+        let _ = std::fs::remove_dir(&dir);
+        assert!(age >= Duration::from_secs(10), "{age:?}");
+    }
 }

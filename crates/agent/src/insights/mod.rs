@@ -279,6 +279,11 @@ impl Insights {
         }
     }
 
+    /// Keeps the ages of all values when the clock was set back by `by`.
+    pub(crate) fn clock_set_back(&mut self, by: Duration) {
+        self.graph.clock_set_back(by);
+    }
+
     /// Sets the value of a fact that a user or another process publishes.
     pub(crate) fn set(&mut self, fact: &TrackedFact, time: Timestamp, value: &Value) {
         let _ = self.graph.set_value(fact.vertex, time, value.clone());
@@ -428,12 +433,14 @@ impl PublishedInsight {
         // the next of them has not come yet.
         let next = |after: Duration| self.sampled_at.saturating_add(after);
         let apart = next(MILLISECOND).min(now.max(next(NANOSECOND)));
+        // The age is that of the oldest input all the same, also after the clock was set back.
+        let checked_at = time;
         let time = time.max(self.stands_at).max(apart);
         self.sampled_at = time;
         let sample = match result.outcome {
             Ok(value) => Sample::measured(time, value.clone()),
             Err(why) => Sample::unknown(time, self.writer.value_type(), why.reason()),
         };
-        counts.published(&self.writer.publish_sample(&sample));
+        counts.published(&self.writer.publish_sample_of(&sample, checked_at));
     }
 }

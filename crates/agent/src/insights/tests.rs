@@ -168,6 +168,21 @@ fn insights_without_room_are_listed_up_to_a_bound_and_counted() {
     assert_eq!((refused.len(), refused_total), (64, 100));
 }
 
+#[test]
+fn a_dead_source_does_not_look_fresh_in_the_graph_after_the_clock_was_set_back() {
+    let mut all = Fixture::new("");
+    let dead = all.follow("n01/a/dead").expect("room");
+    let (now, hour) = (skopos_shm::now(), Duration::from_secs(3600));
+    // The last poll was ten seconds ago, by a clock that was an hour ahead then.
+    let polled_at = now.saturating_add(hour).saturating_sub(Duration::from_secs(10));
+    all.insights.set(&dead, polled_at, &Value::F64(1.0));
+    all.insights.clock_set_back(hour);
+    let page = all.insights.page(&"n01/a/*".parse().expect("a pattern"), false, None, now);
+    let Answer::Vertices { vertices, .. } = page else { panic!("vertices") };
+    let age = now.since(Timestamp::from_nanos(vertices[0].checked_at_ns));
+    assert_eq!(age, Duration::from_secs(10));
+}
+
 /// An insight is as old as its oldest input, which may stay the same while others change.
 #[test]
 fn the_values_of_an_insight_have_different_times_and_its_age_is_that_of_its_oldest_input() {

@@ -141,7 +141,13 @@ impl Source for HubSource {
         self.others(wanted, &mut |of, vertex| {
             for sample in vertex.recent.iter().filter(|sample| times.contains(&sample.time)) {
                 let (checked_at, ahead) = (sample.time, of.ahead);
-                visit(&Row { of: described(of, vertex), sample: &sample, checked_at, ahead });
+                visit(&Row {
+                    of: described(of, vertex),
+                    sample: &sample,
+                    checked_at,
+                    ahead,
+                    age: None,
+                });
             }
         });
     }

@@ -36,6 +36,6 @@ pub(super) fn latest_row(
 ) -> bool {
     let Some(sample) = vertex.recent.last() else { return false };
     let (checked_at, ahead) = (vertex.checked_at, of.ahead);
-    visit(&Row { of: described(of, vertex), sample: &sample, checked_at, ahead });
+    visit(&Row { of: described(of, vertex), sample: &sample, checked_at, ahead, age: None });
     true
 }

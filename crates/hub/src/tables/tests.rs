@@ -33,7 +33,7 @@ impl World {
         for (topic, sample) in self.0.iter().filter(|(topic, _)| wanted.selects(topic.as_str())) {
             let (kind, value_type) = (Kind::Gauge, sample.value.value_type());
             let of = Described { topic, unit: Unit::NONE, kind, value_type, publisher: "test" };
-            visit(&Row { of, sample, checked_at: sample.time, ahead: 0 });
+            visit(&Row { of, sample, checked_at: sample.time, ahead: 0, age: None });
         }
     }
 }

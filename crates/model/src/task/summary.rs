@@ -280,6 +280,8 @@ pub enum Missing {
     IoUring,
     /// Input and output through `io_submit` (libaio).
     Aio,
+    /// Input and output through `splice`, `tee` and `vmsplice`.
+    Splice,
     /// Storage moved more for the task than its system calls explain.
     Unexplained,
     /// Peaks between two samples, and processes that lived between two.

@@ -72,7 +72,7 @@ impl Aggregates {
             is_huge |= number.is_some_and(|number| number.abs() > HUGE);
             // Ages are the only values that depend on times.
             evaluator.row_changed(key, row.here(row.sample.time), number);
-            evaluator.row_held(key, row.here(row.checked_at));
+            evaluator.row_held(key, row.polled_at(now));
             key = key.saturating_add(1);
         });
         if is_huge {

@@ -182,5 +182,5 @@ fn may_have_samples(source: &dyn Source, wanted: &Wanted) -> bool {
 fn row_of<'a>(topic: &'a Topic, unit: Unit, sample: &'a Sample) -> Row<'a> {
     let value_type = sample.value.value_type();
     let of = Described { topic, unit, kind: Kind::Gauge, value_type, publisher: "" };
-    Row { of, sample, checked_at: sample.time, ahead: 0 }
+    Row { of, sample, checked_at: sample.time, ahead: 0, age: None }
 }

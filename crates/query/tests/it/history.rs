@@ -73,7 +73,7 @@ impl Source for Places {
     fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
         self.each(wanted, &mut |of, samples| {
             if let Some(sample) = samples.last() {
-                visit(&Row { of, sample, checked_at: sample.time, ahead: 0 });
+                visit(&Row { of, sample, checked_at: sample.time, ahead: 0, age: None });
             }
         });
     }
@@ -86,7 +86,7 @@ impl Source for Places {
     ) {
         self.each(wanted, &mut |of, samples| {
             for sample in samples.iter().filter(|sample| times.contains(&sample.time)) {
-                visit(&Row { of, sample, checked_at: sample.time, ahead: 0 });
+                visit(&Row { of, sample, checked_at: sample.time, ahead: 0, age: None });
             }
         });
     }

@@ -45,7 +45,13 @@ impl Source for Changing {
             let sample = Sample::measured(Timestamp::from_nanos(*time), Value::F64(*value));
             if wanted.selects(topic.as_str()) {
                 let checked_at = sample.time;
-                visit(&Row { of: described(topic), sample: &sample, checked_at, ahead: 0 });
+                visit(&Row {
+                    of: described(topic),
+                    sample: &sample,
+                    checked_at,
+                    ahead: 0,
+                    age: None,
+                });
             }
         }
     }

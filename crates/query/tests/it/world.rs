@@ -105,7 +105,13 @@ impl Source for World {
     fn latest(&self, wanted: &Wanted, visit: &mut dyn FnMut(&Row<'_>)) {
         for vertex in self.vertices.iter().filter(|v| wanted.selects(v.topic.as_str())) {
             if let Some(sample) = vertex.samples.last() {
-                visit(&Row { of: vertex.described(), sample, checked_at: sample.time, ahead: 0 });
+                visit(&Row {
+                    of: vertex.described(),
+                    sample,
+                    checked_at: sample.time,
+                    ahead: 0,
+                    age: None,
+                });
             }
         }
     }
@@ -118,7 +124,13 @@ impl Source for World {
     ) {
         for vertex in self.vertices.iter().filter(|v| wanted.selects(v.topic.as_str())) {
             for sample in vertex.samples.iter().filter(|sample| times.contains(&sample.time)) {
-                visit(&Row { of: vertex.described(), sample, checked_at: sample.time, ahead: 0 });
+                visit(&Row {
+                    of: vertex.described(),
+                    sample,
+                    checked_at: sample.time,
+                    ahead: 0,
+                    age: None,
+                });
             }
         }
     }

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use skopos_model::Timestamp;
 
+use crate::cell::set_back;
+
 /// The window over which changes are counted. It is long enough to hold two polls of a sensor with
 /// the longest interval of the paper, 25 seconds.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -34,6 +36,11 @@ impl ChangeCounter {
         }
         self.total += 1;
         self.now = self.now.saturating_add(1);
+    }
+
+    /// Moves the window back by `by`.
+    pub(super) fn set_back(&mut self, by: Duration) {
+        set_back(&mut self.started, by);
     }
 
     pub(super) fn total(&self) -> u64 {

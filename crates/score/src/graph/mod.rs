@@ -240,6 +240,14 @@ impl Graph {
         self.resets
     }
 
+    /// Moves all times back by `by`, as the clock of the caller was: ages stay as they are, and a source that is not
+    /// polled any more does not look fresh until the clock has caught up.
+    pub fn clock_set_back(&mut self, by: Duration) {
+        self.table.cells.iter_mut().for_each(|cell| cell.set_back(by));
+        self.table.vertices.iter_mut().for_each(|vertex| vertex.changes.set_back(by));
+        self.nodes.iter_mut().flatten().for_each(|node| node.set_back(by));
+    }
+
     /// Changes the cell of a fact and notes its dependents for the next run.
     #[inline]
     fn change(

@@ -3,7 +3,7 @@ use std::time::Duration;
 use skopos_model::{Timestamp, TopicPattern};
 
 use super::spec::InsightSpec;
-use crate::cell::Cell;
+use crate::cell::{Cell, set_back};
 use crate::insight::Insight;
 use crate::matched::Matched;
 use crate::unknown::Unknown;
@@ -68,6 +68,12 @@ impl Node {
             oldest: None,
             cost: Cost::default(),
         }
+    }
+
+    /// Moves all times back by `by`.
+    pub(super) fn set_back(&mut self, by: Duration) {
+        let oldest = self.oldest.as_mut().map(|(_, time)| time);
+        std::iter::once(&mut self.evaluated_at).chain(oldest).for_each(|time| set_back(time, by));
     }
 
     /// Returns the needed input that was polled longest ago, among those with a value: an unknown

@@ -100,14 +100,22 @@ impl Admittance {
         }
         // Tokens are files: a slow disk must not keep the threads of the listeners waiting.
         let (pki, token) = (pki.clone(), token.to_owned());
-        let permit = LOOK_UPS.acquire().await.ok()?;
-        let look_up = move || {
-            // It goes with the look-up, which ends later than a request that is given up.
-            let _permit = permit;
-            pki.caller_of(&token)
-        };
-        tokio::task::spawn_blocking(look_up).await.ok().flatten()
+        look_up(&LOOK_UPS, move || pki.caller_of(&token)).await.flatten()
     }
+}
+
+/// Runs `work` on a thread that may wait, with one of the `permits`.
+async fn look_up<T: Send + 'static>(
+    permits: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let permit = permits.acquire().await.ok()?;
+    let work = move || {
+        // It goes with the work, which ends later than a request that is given up.
+        let _permit = permit;
+        work()
+    };
+    tokio::task::spawn_blocking(work).await.ok()
 }
 
 impl Entry {
@@ -156,4 +164,55 @@ async fn is_own(stream: &TcpStream, peer: SocketAddr) -> bool {
         return false;
     }
     tokio::task::spawn_blocking(move || peer::is_own(peer, here)).await.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    static PERMITS: Semaphore = Semaphore::const_new(MAX_LOOK_UPS);
+    static IS_OPEN: AtomicBool = AtomicBool::new(false);
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+
+    /// A look-up on a disk that does not answer before the test lets it.
+    fn slow() {
+        STARTED.fetch_add(1, Ordering::SeqCst);
+        MOST.fetch_max(RUNNING.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        while !IS_OPEN.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Also by requests that are given up: their look-ups still hold their threads.
+    #[test]
+    fn tokens_are_looked_up_by_a_bounded_number_of_threads() {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.enable_time().worker_threads(1).build().expect("threads");
+        runtime.block_on(async {
+            let start = |count| (0..count).map(|_| tokio::spawn(look_up(&PERMITS, slow)));
+            let given_up: Vec<_> = start(2 * MAX_LOOK_UPS).collect();
+            while STARTED.load(Ordering::SeqCst) < MAX_LOOK_UPS {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            given_up.iter().for_each(tokio::task::JoinHandle::abort);
+            for task in given_up {
+                assert!(task.await.is_err(), "it ended with its look-up");
+            }
+            let waiting: Vec<_> = start(2 * MAX_LOOK_UPS).collect();
+            // Without the bound all of them start within this time.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            assert_eq!(STARTED.load(Ordering::SeqCst), MAX_LOOK_UPS);
+            IS_OPEN.store(true, Ordering::SeqCst);
+            for task in waiting {
+                assert_eq!(task.await.expect("no panic"), Some(()));
+            }
+        });
+        assert_eq!(MOST.load(Ordering::SeqCst), MAX_LOOK_UPS);
+        assert_eq!(STARTED.load(Ordering::SeqCst), 3 * MAX_LOOK_UPS);
+    }
 }

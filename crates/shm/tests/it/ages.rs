@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
-use skopos_model::ValueType;
+use skopos_model::{Sample, Value, ValueType};
 use skopos_shm::{Error, Reader, Segment};
 
 use crate::support::{publisher, runtime_dir, spec, topic};
@@ -43,6 +43,22 @@ fn a_dead_source_does_not_look_fresh_after_the_clock_stepped_back() {
     write(CHECKED_BOOTTIME, 0);
     let age = vertex.latest().expect("published").age();
     assert!(age >= Duration::from_secs(3600), "{age:?}");
+}
+
+/// After a step back of the clock, samples of a vertex go on with times after the last one; the age is that of the source.
+#[test]
+fn a_sample_with_a_later_time_is_as_old_as_its_source() {
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "ordered");
+    let writer = publisher.register(spec("test/a", ValueType::U64)).expect("room");
+    let segment = Segment::open(publisher.path()).expect("sound");
+    let vertex = segment.find(&topic("test/a")).expect("registered");
+    let (now, hour) = (skopos_shm::now(), Duration::from_secs(3600));
+    let sample = Sample::measured(now.saturating_add(hour), Value::U64(1));
+    writer.publish_sample_of(&sample, now.saturating_sub(hour)).expect("registered");
+    let reading = vertex.latest().expect("published");
+    assert_eq!(reading.checked_at, now.saturating_add(hour));
+    assert!(reading.age() >= hour, "{:?}", reading.age());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::process::exit;
 use std::time::Duration;
 
 use skopos_model::ValueType;
-use skopos_shm::{Error, Host, Publisher, Segment};
+use skopos_shm::{Delivery, Error, Host, Publisher, Segment};
 
 use crate::support::{
     Kill, at, child_dir, die_with_parent, eventually, must_end, publisher, runtime_dir, spec,
@@ -131,6 +131,69 @@ fn a_child_that_is_forked_inside_of_a_tick_wakes_no_reader() {
     assert_eq!(epoch(), before, "the child woke the readers of its parent");
     tick.commit();
     assert_eq!(epoch(), before + 1);
+}
+
+/// Children of a middleware that forks for every request.
+const REQUESTS: u64 = 60;
+
+#[test]
+fn a_trial_of_a_middleware_that_forks_while_it_publishes() {
+    let dir = runtime_dir();
+    let publisher = publisher(dir.path(), "middleware");
+    let writer = publisher.register(spec("test/served", ValueType::U64)).expect("room");
+    let segment = Segment::open(publisher.path()).expect("sound");
+    let vertex = segment.find(&topic("test/served")).expect("registered");
+    let mut served = vertex.subscribe();
+    let mut seen = Vec::new();
+    for request in 1..=REQUESTS {
+        let child = fork(|| match request % 4 {
+            // Drops its copies, as a server that was written for one process does.
+            0 => {
+                // SAFETY: the child never uses the parent's copies again, which it leaves without a destructor.
+                drop(unsafe {
+                    (std::ptr::read(&raw const writer), std::ptr::read(&raw const publisher))
+                });
+                true
+            }
+            1 => {
+                // SAFETY: as above.
+                let _copy = unsafe { std::ptr::read(&raw const publisher) };
+                panic!("on purpose");
+            }
+            // Publishes until it is killed.
+            2 => loop {
+                if writer.publish_at(at(1_000_000), 7u64).is_ok() {
+                    break false;
+                }
+            },
+            _ => {
+                publisher.unregister(&writer);
+                true
+            }
+        });
+        // The parent publishes while its child does that.
+        writer.publish_at(at(request.cast_signed()), request).expect("its own");
+        if request % 4 == 2 {
+            // SAFETY: a child of this test.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+        }
+        let status = wait_for(child);
+        match request % 4 {
+            1 => assert_ne!(status, 0, "it panicked"),
+            2 => assert!(libc::WIFSIGNALED(status), "request {request}: a child has published"),
+            _ => assert_eq!(status, 0, "request {request}"),
+        }
+        while let Some(delivery) = served.try_next().expect("registered") {
+            let Delivery::Sample(sample) = delivery else { panic!("{delivery:?}") };
+            seen.push(sample.value.as_f64().expect("a number"));
+        }
+    }
+    let all: Vec<f64> = (1..=REQUESTS).map(|request| request as f64).collect();
+    assert_eq!(seen, all, "each sample of the parent came once, and no other");
+    assert!(segment.is_alive() && publisher.path().exists());
+    must_end("a publish after all children", move || {
+        writer.publish_at(at(REQUESTS.cast_signed() + 1), 0u64).expect("its own");
+    });
 }
 
 /// The process whose child outlives it.

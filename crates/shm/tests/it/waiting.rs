@@ -189,6 +189,11 @@ fn echo_samples() {
 
 /// Makes the system call `number` fail with `error` in this thread, as the filters of containers do.
 pub(crate) fn refuse(number: libc::c_long, error: libc::c_int) {
+    answer(number, libc::SECCOMP_RET_ERRNO | error as u32);
+}
+
+/// Has the kernel answer a system call of this thread in this way.
+fn answer(number: libc::c_long, way: u32) {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -197,7 +202,7 @@ pub(crate) fn refuse(number: libc::c_long, error: libc::c_int) {
     let mut steps = [
         step(LOAD_NUMBER, 0, 0, 0),
         step(IF_EQUAL, 0, 1, number),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+        step(RETURN, 0, 0, way),
         step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
@@ -283,6 +288,46 @@ fn wait_without_membarrier() {
         flag_is_up = bytes[260..264] != [0; 4];
     });
     assert!(!flag_is_up, "it raised a flag without the fence");
+}
+
+/// Waits in the way that the environment names, once waits are known to work, where the kernel ends the process at the
+/// next `membarrier`.
+#[test]
+#[ignore = "a child process of the test below"]
+fn wait_until_membarrier_kills() {
+    let Some(dir) = child_dir() else { return };
+    let both = ["a", "b"].map(|name| publisher(&dir, name));
+    let _writers =
+        both.each_ref().map(|publisher| publisher.writer::<u64>("test/a").expect("room"));
+    let host = Host::open_dirs(vec![dir]).expect("ours");
+    let mut cursor = host.find(&topic("test/a")).expect("registered").subscribe();
+    let short = Duration::from_millis(50);
+    assert!(cursor.next_timeout(short).expect("registered").is_none());
+    answer(libc::SYS_membarrier, libc::SECCOMP_RET_KILL_PROCESS);
+    match std::env::var("SKOPOS_TEST_WAIT").as_deref() {
+        Ok("vertex") => drop(cursor.next_timeout(short)),
+        Ok("host") => drop(host.wait(short, || false)),
+        // A wait that is over at once needs no fence.
+        _ => assert!(host.wait(short, || true)),
+    }
+}
+
+#[test]
+fn a_waiter_makes_the_fence_of_the_publisher() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let dir = runtime_dir();
+    let probe = publisher(dir.path(), "probe");
+    if std::fs::read(probe.path()).expect("readable")[244] == 0 {
+        skipped("a_waiter_makes_the_fence_of_the_publisher", "the kernel has no membarrier");
+        return;
+    }
+    for (way, signal) in [("vertex", Some(libc::SIGSYS)), ("host", Some(libc::SIGSYS)), ("", None)]
+    {
+        let dir = runtime_dir();
+        let mut child = this_binary("waiting::wait_until_membarrier_kills", dir.path());
+        let status = child.env("SKOPOS_TEST_WAIT", way).status().expect("this binary runs");
+        assert_eq!(status.signal(), signal, "{way}: {status}");
+    }
 }
 
 /// A waiter that cannot make the fence that the publisher leaves out could miss a wake-up.

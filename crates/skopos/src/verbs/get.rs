@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use skopos_model::{TopicPattern, duration};
-use skopos_shm::{Error, Host, Vertex, now};
+use skopos_shm::{Error, Host, Vertex};
 
 use crate::verbs::lookup::{Document, Lookup, Read, RefusedTopic};
 use crate::verbs::predicted;
@@ -115,7 +115,8 @@ fn read(vertices: &[Vertex], args: &GetArgs) -> Lookup {
             Err(reason) => found.refused.push(RefusedTopic { topic: topic.to_string(), reason }),
             Ok(reading) => {
                 let at_now = args.now.then(|| predicted::now(vertex, &reading));
-                let json = ReadingJson::new(vertex, &reading.sample, reading.checked_at, now());
+                let json =
+                    ReadingJson::new(vertex, &reading.sample, reading.checked_at, reading.age());
                 let document = Document::Own(Box::new(json.with_now(at_now.as_ref())));
                 let (age, unit) = (reading.age(), vertex.info().unit);
                 let sample = reading.sample;

@@ -147,7 +147,7 @@ fn print_change(out: &mut Out, vertex: &Vertex, sample: &Sample) -> std::io::Res
     let (topic, value) = (vertex.topic(), &sample.value);
     match out.style {
         Style::Json => {
-            let reading = ReadingJson::new(vertex, sample, sample.time, now());
+            let reading = ReadingJson::new(vertex, sample, sample.time, now().since(sample.time));
             out.json(&Line::Change(Box::new(reading)))
         }
         Style::Plain => out.line(format!(

@@ -9,6 +9,7 @@ mod hang;
 mod publish;
 mod record;
 mod run;
+mod trials;
 mod calibrate;
 mod misuse;
 mod help;

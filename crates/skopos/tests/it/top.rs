@@ -12,14 +12,14 @@ use crate::support::{PATIENCE, Running, eventually, program, run, runtime_dir, s
 const BEFORE: &str = "the screen before";
 
 /// A terminal of a given size, on a tmux server of its own.
-struct Screen {
+pub(crate) struct Screen {
     /// Holds the server's socket, so that nothing is left behind.
     dir: TempDir,
 }
 
 impl Screen {
     /// Opens a shell whose programs use the agent in `dir`; says so and returns `None` without tmux.
-    fn open(dir: &Path, (width, height): (u16, u16)) -> Option<Self> {
+    pub(crate) fn open(dir: &Path, (width, height): (u16, u16)) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             eprintln!("SKIPPED: no tmux on this machine, so `skopos top` is untested");
             return None;
@@ -52,13 +52,13 @@ impl Screen {
     }
 
     /// Types keys one after the other, by their names in tmux.
-    fn keys(&self, keys: &[&str]) {
+    pub(crate) fn keys(&self, keys: &[&str]) {
         let typed = self.tmux(&[&["send-keys"], keys].concat());
         assert!(typed.status.success(), "{typed:?}");
     }
 
     /// Types a line of shell.
-    fn line(&self, text: &str) {
+    pub(crate) fn line(&self, text: &str) {
         assert!(self.tmux(&["send-keys", "-l", text]).status.success());
         self.keys(&["Enter"]);
     }
@@ -76,7 +76,7 @@ impl Screen {
         self.line(&format!("'{binary}' top {options}; echo \"ended with $?\""));
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
     }
 
@@ -87,7 +87,7 @@ impl Screen {
 
     /// Waits until the text on the screen is as wanted; panics with the text otherwise.
     #[track_caller]
-    fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) {
+    pub(crate) fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) {
         let started = Instant::now();
         loop {
             let text = self.text();

@@ -344,8 +344,8 @@ impl Ledger {
                 virtual_bytes_max: now.virtual_bytes_max.max(before.virtual_bytes_max),
                 resident_bytes_max: now.resident_bytes_max.max(before.resident_bytes_max),
                 swap_bytes: now.swap_bytes.max(before.swap_bytes),
-                shared_bytes: now.shared_bytes,
                 ignores_children,
+                ..now
             });
         }
     }

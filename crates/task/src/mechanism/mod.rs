@@ -25,6 +25,7 @@
 
 pub(crate) mod choose;
 pub(crate) mod bpf;
+mod certain;
 pub(crate) mod cgroup;
 pub(crate) mod connector;
 pub(crate) mod energy;
@@ -137,6 +138,12 @@ pub(crate) trait Mechanism {
 
     /// Offers its values after the end of the task, and removes what it created.
     fn finish(&mut self, _ledger: &mut Ledger) {}
+}
+
+/// Returns a report on no files.
+#[cfg(test)]
+pub(crate) fn files_of(method: &str) -> skopos_model::task::Files {
+    files::listed(method, Vec::new(), Vec::new(), files::Processes::default())
 }
 
 /// The usage of the task at one time, as far as it is known; a row of the series.

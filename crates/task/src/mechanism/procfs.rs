@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use skopos_model::task::{Completeness, Limits};
 
+use super::certain::CertainMemory;
 use super::since_attach::SinceAttach;
 use super::tmpfs::TmpfsFiles;
 use super::{Mechanism, Sample};
@@ -40,6 +41,7 @@ pub(crate) struct Procfs {
     is_cut: bool,
     /// The limit on resident memory.
     memory_most: f64,
+    certain: CertainMemory,
     /// PSS is limited.
     needs_pss: bool,
     root: Option<Pid>,
@@ -64,6 +66,7 @@ impl Procfs {
             most: limits.of("processes_max").map_or(usize::MAX, |most| most as usize),
             is_cut: false,
             memory_most: limits.of("resident_bytes_max").unwrap_or(f64::INFINITY),
+            certain: CertainMemory::default(),
             needs_pss: limits.of("pss_bytes_max").is_some(),
             root: None,
             last: Sample::default(),
@@ -96,6 +99,18 @@ impl Procfs {
             }
         }
         Ok(())
+    }
+
+    /// Searches for processes if no mechanism reports them all. Returns true if there are more than the limit.
+    fn finds_too_many(&mut self, now: &mut Sample, ledger: &mut Ledger) -> bool {
+        if !self.searches && ledger.untraced == 0 {
+            return false;
+        }
+        let Err(too_many) = self.search(ledger) else { return false };
+        now.processes = Some(too_many);
+        self.is_cut = true;
+        ledger.processes_max = ledger.processes_max.max(too_many);
+        true
     }
 
     /// Keeps a sample as the last one, and its values where they are the greatest.
@@ -191,12 +206,7 @@ impl Mechanism for Procfs {
     }
 
     fn sample(&mut self, now: &mut Sample, ledger: &mut Ledger) {
-        if (self.searches || ledger.untraced > 0)
-            && let Err(too_many) = self.search(ledger)
-        {
-            now.processes = Some(too_many);
-            self.is_cut = true;
-            ledger.processes_max = ledger.processes_max.max(too_many);
+        if self.finds_too_many(now, ledger) {
             return;
         }
         let mut pids = ledger.live_pids();
@@ -211,7 +221,8 @@ impl Mechanism for Procfs {
         let mut sizes = Vec::with_capacity(pids.len());
         for &pid in &pids {
             let Some(stat) = proc::stat(pid) else { continue };
-            if !ledger.borrows_memory(pid) {
+            let is_own = !ledger.borrows_memory(pid);
+            if is_own {
                 resident += stat.resident_bytes;
                 sizes.push((pid, stat.resident_bytes));
                 virtual_size += stat.virtual_bytes;
@@ -221,9 +232,11 @@ impl Mechanism for Procfs {
                 ledger.update_threads(pid, |_| stat.threads);
             }
             if let Some(memory) = proc::memory(pid) {
-                let is_own = u64::from(!ledger.borrows_memory(pid));
-                swap += is_own * memory.swap_bytes;
-                mapped += is_own * memory.shared_bytes;
+                if is_own {
+                    swap += memory.swap_bytes;
+                    mapped += memory.shared_bytes;
+                    self.certain.add(pid, &stat, &memory);
+                }
                 ledger.record_memory(pid, memory);
             }
             let of_it = proc::io(pid);
@@ -245,7 +258,7 @@ impl Mechanism for Procfs {
             cpu_seconds: Some(cpu),
             resident_bytes: Some(resident),
             tmpfs_bytes: tmpfs,
-            unshared_bytes: unshared(sizes, memory_most, |pid, bytes| {
+            unshared_bytes: unshared(sizes, self.certain.bytes(), memory_most, |pid, bytes| {
                 ledger.read_pss(pid, bytes).ok()?
             }),
             pss_bytes: pss,
@@ -357,11 +370,11 @@ const ONLY_NEEDED: f64 = 0.25;
 const NEAR: f64 = 0.9;
 
 /// Returns the memory of processes with shared pages counted once, if it is near the limit and
-/// processes may share pages. Stops at a sum above the limit. A process whose PSS cannot be read counts
-/// nothing, so only the largest resident size is certain: such a process forks, which a limit on processes
-/// ends.
+/// processes may share pages; `certain` is a lower bound. PSS is read only if nothing else decides. Stops at a sum
+/// above the limit. A process whose PSS cannot be read counts nothing.
 fn unshared(
     mut sizes: Vec<(Pid, u64)>,
+    certain: u64,
     most: f64,
     mut pss: impl FnMut(Pid, u64) -> Option<u64>,
 ) -> Option<u64> {
@@ -372,15 +385,18 @@ fn unshared(
     // The largest processes first: they may decide it, and the kernel walks the page tables of
     // each.
     sizes.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let largest = sizes.first().map_or(0, |(_, bytes)| *bytes);
+    let least = certain.max(sizes.first().map_or(0, |(_, bytes)| *bytes));
+    if all as f64 <= most {
+        return Some(least);
+    }
     let mut sum = 0;
     for (pid, bytes) in sizes {
-        if largest.max(sum) as f64 > most {
+        if least.max(sum) as f64 > most {
             break;
         }
         sum += pss(pid, bytes).unwrap_or(0);
     }
-    Some(largest.max(sum))
+    Some(least.max(sum))
 }
 
 #[cfg(test)]
@@ -407,15 +423,20 @@ mod tests {
     #[test]
     fn forks_that_share_their_pages_count_them_once() {
         let sizes = || vec![(1, 200), (2, 200), (3, 200)];
-        assert_eq!(unshared(sizes(), 1000.0, |_, _| Some(67)), None, "far from the limit");
-        assert_eq!(unshared(sizes(), 400.0, |_, _| Some(67)), Some(201));
-        assert_eq!(unshared(sizes(), 400.0, |_, _| None), Some(200), "the largest is certain");
-        assert_eq!(unshared(sizes(), 100.0, |_, _| unreachable!("one is enough")), Some(200));
-        assert_eq!(unshared(sizes(), 400.0, |_, _| Some(201)), Some(402), "two are enough");
-        assert_eq!(
-            unshared(vec![(1, 500)], 400.0, |_, _| None),
-            None,
-            "one process shares no pages"
-        );
+        let of = |most, pss: fn(Pid, u64) -> Option<u64>| unshared(sizes(), 0, most, pss);
+        assert_eq!(of(1000.0, |_, _| Some(67)), None, "far from the limit");
+        assert_eq!(of(400.0, |_, _| Some(67)), Some(201));
+        assert_eq!(of(400.0, |_, _| None), Some(200), "the largest is certain");
+        assert_eq!(of(100.0, |_, _| unreachable!("one is enough")), Some(200));
+        assert_eq!(of(400.0, |_, _| Some(201)), Some(402), "two are enough");
+        assert_eq!(unshared(vec![(1, 500)], 0, 400.0, |_, _| None), None, "one shares no pages");
+    }
+
+    #[test]
+    fn nothing_waits_for_a_process_where_counters_decide() {
+        let sizes = || vec![(1, 200), (2, 200), (3, 200)];
+        let never = |_, _| unreachable!("page tables are not needed");
+        assert_eq!(unshared(sizes(), 550, 500.0, never), Some(550), "the sum is certain");
+        assert_eq!(unshared(sizes(), 150, 600.0, never), Some(200), "not even the sum exceeds it");
     }
 }

@@ -71,12 +71,13 @@ pub(crate) fn mark(name: &str, reading: &mut Reading, unseen: &Unseen) {
     }
 }
 
-/// Marks the counts of files, which do not contain these ways either.
+/// Marks the counts of files, which do not contain these ways either, except `splice`.
 pub(crate) fn mark_files(files: &mut Files, unseen: &Unseen) {
-    if unseen.is_empty() {
+    let all = unseen.read.union(&unseen.written);
+    let parts: BTreeSet<_> = all.copied().filter(|part| *part != Missing::Splice).collect();
+    if parts.is_empty() {
         return;
     }
-    let parts = unseen.read.union(&unseen.written).copied().collect();
     files.completeness = files.completeness.min(Completeness::AtLeast);
     let own = std::mem::take(&mut files.reason);
     let separator = if own.is_empty() { "" } else { "; " };
@@ -88,6 +89,7 @@ fn words(parts: &BTreeSet<Missing>) -> String {
         Missing::Mmap => "mapped files",
         Missing::IoUring => "io_uring",
         Missing::Aio => "io_submit (libaio)",
+        Missing::Splice => "splice",
         Missing::Unexplained => {
             "input and output that its system calls do not explain, as storage moved more"
         }
@@ -133,6 +135,19 @@ mod tests {
         assert!(is_whole("written", 1e6, "device_written_bytes", 65_536));
         assert!(!is_whole("read", 816.0, "device_read_bytes", 0));
         assert!(is_whole("read", bytes / 2.0, "device_read_bytes", 0));
+    }
+
+    #[test]
+    fn files_contain_what_splice_moved_and_sums_do_not() {
+        let unseen = Unseen { read: [Missing::Splice].into(), ..Unseen::default() };
+        let mut reading = ledger(&[("read_bytes", 1.0)], 0).offers.best("read_bytes", "");
+        mark("read_bytes", &mut reading, &unseen);
+        assert_eq!(reading.missing, [Missing::Splice]);
+        assert_eq!(reading.completeness, Completeness::AtLeast);
+        let mut files = crate::mechanism::files_of("preload");
+        files.completeness = Completeness::All;
+        mark_files(&mut files, &unseen);
+        assert_eq!((files.completeness, &*files.reason), (Completeness::All, ""));
     }
 
     #[test]

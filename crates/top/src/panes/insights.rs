@@ -54,7 +54,7 @@ fn known_row(data: &Data, fact: &Fact) -> (Row, String) {
         node if node == data.node => of,
         other => format!("{other} {of}"),
     };
-    let age = fact.value.as_ref().map(|_| data.now.since(fact.checked_at));
+    let age = fact.value.as_ref().map(|_| fact.age);
     let state = match data.reason(fact) {
         Some(reason) => Cell::Quiet(format!("unknown: {reason}")),
         None => Cell::words(value(fact)),

@@ -33,7 +33,7 @@ pub(super) fn published(data: &Data, room: usize) -> Table {
 
 fn topics<'a>(data: &'a Data, facts: impl Iterator<Item = &'a Fact>) -> Table {
     let rows = facts.map(|fact| {
-        let age = fact.value.as_ref().map(|_| data.now.since(fact.checked_at));
+        let age = fact.value.as_ref().map(|_| fact.age);
         let publisher = data.publishers.get(fact.publisher);
         let cells = vec![
             Cell::Text(value(fact), fact.number()),

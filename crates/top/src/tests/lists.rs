@@ -61,7 +61,7 @@ fn a_value_that_is_read_rarely_is_not_stale_before_its_time() {
     let facts =
         vec![of(&tcp::LISTEN_DROPS_TOTAL, "", 1.0), of(&tcp::ESTABLISHED, "", 1.0), interval];
     let mut data = data_of(facts);
-    data.now = NOW.saturating_add(Duration::from_secs(5));
+    later(&mut data, Duration::from_secs(5));
     data.mark_stale();
     let stale = |metric: &Metric| {
         data.instance(&tcp::FAMILY, "").and_then(|node| node.fact(metric)).expect("a fact").stale

@@ -38,6 +38,7 @@ fn fact(topic: &str, unit: Unit, kind: Kind, value: Value) -> Fact {
         unknown: None,
         since: NOW,
         checked_at: NOW,
+        age: Duration::ZERO,
         rate: None,
         publisher: 0,
         stale: false,
@@ -134,10 +135,16 @@ fn facts() -> Vec<Fact> {
     facts
 }
 
+/// Makes it `time` after the last poll.
+fn later(data: &mut Data, time: Duration) {
+    data.now = NOW.saturating_add(time);
+    data.facts.iter_mut().chain(&mut data.members).for_each(|fact| fact.age = time);
+}
+
 fn data_of(mut facts: Vec<Fact>) -> Data {
     facts.sort_by(|a, b| a.topic.cmp(&b.topic));
     let mut data = Data::new(vec![publisher()], facts);
-    data.now = NOW.saturating_add(Duration::from_millis(400));
+    later(&mut data, Duration::from_millis(400));
     for fact in &data.facts {
         let samples = (0..60).map(|s| (NOW.as_nanos() - s * 1_000_000_000, s as f64 / 60.0));
         let samples: Vec<_> = samples.rev().collect();
@@ -420,7 +427,7 @@ fn the_help_lists_every_key() {
 #[test]
 fn stale_facts_are_marked_by_a_sign() {
     let mut data = data();
-    data.now = NOW.saturating_add(Duration::from_secs(60));
+    later(&mut data, Duration::from_secs(60));
     data.mark_stale();
     let mut app = App::new(Some("mem/total"));
     let plain = Theme { colour: false, unicode: false };
@@ -441,7 +448,7 @@ fn facts_of_control_groups_are_stale_only_after_the_rounds_of_their_sensor() {
             facts.extend(metrics.map(|metric| of(metric, &format!("job{n}"), 1.0)));
         }
         let mut data = data_of(facts);
-        data.now = NOW.saturating_add(Duration::from_secs(seconds));
+        later(&mut data, Duration::from_secs(seconds));
         data.mark_stale();
         let group = data.instance(&cgroup::FAMILY, "job0").expect("there");
         let found: Vec<_> = group.facts().filter(|f| f.stale).map(|f| f.topic.metric()).collect();

@@ -76,6 +76,24 @@ fn an_unknown_needed_input_is_never_shown_as_fresh() {
 }
 
 #[test]
+fn a_dead_source_grows_old_after_the_clock_was_set_back() {
+    let mut graph = Graph::default();
+    let dead = known(&mut graph, "n/dead", 1000, 1.0);
+    let live = known(&mut graph, "n/live", 1000, 1.0);
+    let total = sum(&mut graph, "n/total", &["n/dead", "n/live"]);
+    graph.limit_age(total, Some(Duration::from_secs(5))).expect("an insight");
+    assert_eq!(run(&mut graph, 1000), ["n/total=2"]);
+    // Two seconds later the clock is set back by a quarter of an hour.
+    graph.clock_set_back(Duration::from_secs(900));
+    set(&mut graph, live, 102, 2.0);
+    assert_eq!(run(&mut graph, 102), ["n/total=3"]);
+    assert_eq!(graph.view(dead).expect("there").checked_at(), at(100));
+    assert_eq!(graph.view(live).expect("there").checked_at(), at(102), "it is polled on");
+    assert_eq!(run(&mut graph, 105), [""; 0]);
+    assert_eq!(run(&mut graph, 106), ["n/total?n/dead is more than 5 s old"]);
+}
+
+#[test]
 fn an_insight_older_than_allowed_is_unknown_until_the_next_poll() {
     let mut graph = Graph::default();
     let a = known(&mut graph, "n/a", 1, 1.0);

@@ -136,62 +136,6 @@ fn an_ordinary_user_gets_the_reason_and_another_mechanism() {
     assert_eq!(outcome.value("processes_total"), 1.0);
 }
 
-/// Writes its effective user, and whether it can be traced: 0 is yes.
-const PRIVILEGED: &str = r#"
-#include <stdio.h>
-#include <sys/ptrace.h>
-#include <unistd.h>
-int main(void) { printf("%d %ld\n", geteuid(), ptrace(PTRACE_TRACEME, 0, 0, 0)); return 0; }
-"#;
-
-#[test]
-fn set_user_id_programs_and_debuggers_work_unless_tracing_is_requested() {
-    use std::os::unix::fs::PermissionsExt as _;
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can become an ordinary user");
-        return;
-    }
-    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
-    let at = |name: &str| folder.path().join(name);
-    std::fs::copy(env!("CARGO_BIN_EXE_skopos"), at("skopos")).expect("copied");
-    std::fs::write(at("privileged.c"), PRIVILEGED).expect("written");
-    let mut compiler = Command::new("cc");
-    compiler.arg("-o").arg(at("privileged")).arg(at("privileged.c"));
-    assert!(compiler.status().expect("a C compiler").success());
-    std::fs::copy(at("privileged"), at("plain")).expect("copied");
-    let modes = [
-        (folder.path().to_owned(), 0o755),
-        (at("skopos"), 0o755),
-        (at("plain"), 0o755),
-        (at("privileged"), 0o4755),
-    ];
-    for (place, mode) in modes {
-        std::fs::set_permissions(place, std::fs::Permissions::from_mode(mode)).expect("opened");
-    }
-    let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
-    let said = |monitor: &[&str]| {
-        let mut command = Command::new("setpriv");
-        // A shell in between: no process of an ordinary user may trace one that has gained privileges.
-        command.args(user).args(monitor).args(["sh", "-c", "$0; $1"]);
-        command.args([at("privileged"), at("plain")]).current_dir("/");
-        String::from_utf8(command.output().expect("it starts").stdout).expect("UTF-8")
-    };
-    let bare = said(&[]);
-    if bare != "0 -1\n65534 0\n" {
-        println!("skipped: this file system gives no privileges: {bare}");
-        return;
-    }
-    let own = at("skopos").display().to_string();
-    assert_eq!(said(&[&own, "run", "--"]), bare);
-    // The kernel's rule. The report says what is lost.
-    assert_eq!(said(&[&own, "run", "--level", "2", "--"]), "65534 -1\n65534 -1\n");
-    let mut explained = Command::new("setpriv");
-    explained.args(user).args([&own, "run", "--level", "2", "--explain", "--", "true"]);
-    let explained = explained.current_dir("/").output().expect("it starts").stdout;
-    let explained = String::from_utf8(explained).expect("UTF-8");
-    assert!(explained.contains("set-user-id programs do not gain their privileges"), "{explained}");
-}
-
 #[test]
 fn usage_without_a_waiting_parent_is_counted_by_the_kernel_and_incomplete_elsewhere() {
     if !is_usable() {

@@ -15,6 +15,7 @@ mod programs;
 mod ranks;
 mod seccomp;
 mod spikes;
+mod splice;
 mod started;
 mod terminal;
 mod truth;
@@ -42,7 +43,7 @@ const OF_JOBS: [&str; 11] = [
 ];
 
 /// Returns the monitor with these arguments.
-fn monitor(args: &[&str]) -> Command {
+pub(crate) fn monitor(args: &[&str]) -> Command {
     let mut command = crate::support::program(env!("CARGO_BIN_EXE_skopos"));
     command.arg("run").args(args);
     for name in OF_JOBS {
@@ -52,14 +53,14 @@ fn monitor(args: &[&str]) -> Command {
 }
 
 /// The outcome of a monitored run, with its report as JSON.
-struct Outcome {
-    code: Option<i32>,
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
     stdout: String,
-    summary: Json,
+    pub(crate) summary: Json,
 }
 
 impl Outcome {
-    fn value(&self, name: &str) -> f64 {
+    pub(crate) fn value(&self, name: &str) -> f64 {
         let reading = &self.summary["resources"][name];
         reading["value"].as_f64().unwrap_or_else(|| panic!("{name}: {reading}"))
     }
@@ -75,7 +76,7 @@ fn measure(args: &[&str]) -> Outcome {
     measure_by(monitor(&all))
 }
 
-fn measure_by(mut command: Command) -> Outcome {
+pub(crate) fn measure_by(mut command: Command) -> Outcome {
     let Output { status, stdout, stderr } = command.output().expect("it starts");
     let stderr = String::from_utf8_lossy(&stderr);
     let last = stderr.lines().last().unwrap_or_default();
@@ -90,15 +91,20 @@ fn program(name: &str) -> PathBuf {
 
 /// Does the same with more flags, which are part of the program's name.
 fn built(name: &str, more: &[&str]) -> PathBuf {
+    compiled(&Path::new("tests/it/run").join(format!("{name}.c")), more)
+}
+
+/// Compiles a C program of this crate, once for all tests, and returns its path.
+pub(crate) fn compiled(source: &Path, more: &[&str]) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
         set_mode_of_all(folder.path());
         folder
     });
-    let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/run").join(format!("{name}.c"));
+    let name = source.file_stem().and_then(std::ffi::OsStr::to_str).expect("a name");
     let name = [&[name], more].concat().concat();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let (target, partial) = (
         folder.path().join(&name),
         folder.path().join(format!("{name}.{:?}", std::thread::current().id())),

@@ -1,5 +1,6 @@
 /* Moves bytes in each way that a program can: `moves_by calls IN OUT` by system calls, `map IN` through a
-   mapping, `ring IN OUT` by io_uring (returns 77 if that is not allowed), `peer` to itself by TCP. */
+   mapping, `ring IN OUT` by io_uring (returns 77 if that is not allowed), `peer` to itself by TCP,
+   `splice IN OUT` through a pipe. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -103,11 +104,25 @@ static void peer(void) {
     printf("%d\n", ntohs(at.sin_port));
 }
 
+static void by_splice(const char *from, const char *to) {
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600), ends[2];
+    check(pipe(ends), 0);
+    for (int i = 0; i < 10; i++) {
+        check(splice(in, 0, ends[1], 0, 5000, 0), 5000);
+        check(splice(ends[0], 0, out, 0, 5000, 0), 5000);
+    }
+    off64_t at = 7;
+    check(splice(in, &at, ends[1], 0, 3000, 0), 3000);
+    at = 100;
+    check(splice(ends[0], 0, out, &at, 3000, 0), 3000);
+}
+
 int main(int count, char **words) {
     const char *how = count > 1 ? words[1] : "";
     if (!strcmp(how, "calls")) calls(words[2], words[3]);
     if (!strcmp(how, "map")) map(words[2]);
     if (!strcmp(how, "ring")) return ring(words[2], words[3]);
     if (!strcmp(how, "peer")) peer();
+    if (!strcmp(how, "splice")) by_splice(words[2], words[3]);
     return 0;
 }

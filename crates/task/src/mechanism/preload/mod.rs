@@ -12,7 +12,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::io;
 
-use skopos_model::task::{Completeness, Files, NotSeen};
+use skopos_model::task::{Completeness, Files, Missing, NotSeen};
 
 use self::table::Table;
 use super::files::{self, Processes};
@@ -131,7 +131,7 @@ impl Preload {
         is_seen
     }
 
-    fn report(&mut self, table: &Table, ledger: &Ledger) -> io::Result<Files> {
+    fn report(&mut self, table: &Table, ledger: &mut Ledger) -> io::Result<Files> {
         let header = table.header()?;
         let files = table.files()?;
         let overflowed = files.iter().find(|f| f.kind == "others").map_or(0, |f| f.opens);
@@ -139,12 +139,17 @@ impl Preload {
         let listed = files::listed(NAME, files, table.peers()?, processes);
         let io = ledger.reaped.io;
         let is_known = ledger.reaped.without_io == 0;
-        let beyond = |kernel: u64, counted: u64| is_known.then(|| kernel as i64 - counted as i64);
+        let [read, written] = header.uncounted;
+        ledger.unseen.read.extend((read > 0).then_some(Missing::Splice));
+        ledger.unseen.written.extend((written > 0).then_some(Missing::Splice));
+        let beyond = |kernel: u64, counted: u64, other: u64| {
+            is_known.then(|| kernel.cast_signed() - counted.cast_signed() + other.cast_signed())
+        };
         let not_seen = std::mem::take(&mut self.not_seen).into_iter();
         Ok(Files {
             reason: self.missing(overflowed, header.collisions),
-            unattributed_read_bytes: beyond(io.read_bytes, listed.read_bytes),
-            unattributed_written_bytes: beyond(io.written_bytes, listed.written_bytes),
+            unattributed_read_bytes: beyond(io.read_bytes, listed.read_bytes, read),
+            unattributed_written_bytes: beyond(io.written_bytes, listed.written_bytes, written),
             processes_not_seen: self.processes_not_seen,
             not_seen: not_seen.map(|(command, processes)| NotSeen { command, processes }).collect(),
             ..listed

@@ -3,7 +3,7 @@
 //!
 //! | offset | content |
 //! |---|---|
-//! | 0 | magic, files, bytes of names, bytes sent, bytes received, processes that shared a slot |
+//! | 0 | magic, files, bytes of names, bytes sent, bytes received, processes that shared a slot, bytes read and bytes written that the kernel does not count |
 //! | 512 | [`PROCESSES`] of 64 bytes, by process id |
 //! | then | [`PEERS`] of 64 bytes |
 //! | then | the index of files, which only the library needs |
@@ -65,6 +65,8 @@ pub(super) struct Header {
     pub(super) received_bytes: u64,
     /// Number of processes that shared a slot with a living process.
     pub(super) collisions: u64,
+    /// Bytes read and written that the kernel's own counts lack.
+    pub(super) uncounted: [u64; 2],
 }
 
 impl Table {
@@ -104,12 +106,13 @@ impl Table {
     }
 
     pub(super) fn header(&self) -> io::Result<Header> {
-        let block = self.block::<48>(0)?;
+        let block = self.block::<64>(0)?;
         Ok(Header {
             files: word(&block, 8).min(FILES),
             sent_bytes: word(&block, 24),
             received_bytes: word(&block, 32),
             collisions: word(&block, 40),
+            uncounted: [48, 56].map(|at| word(&block, at)),
         })
     }
 

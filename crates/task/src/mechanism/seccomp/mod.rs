@@ -17,6 +17,7 @@ mod filter;
 mod positions;
 mod program;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +29,7 @@ use skopos_model::unpoisoned;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
-use skopos_model::task::{Completeness, FileUse, Files, ProcessFiles};
+use skopos_model::task::{Completeness, FileUse, Files, Missing, ProcessFiles};
 
 use self::positions::{Positions, Uncounted};
 use super::files::{self, Processes};
@@ -219,7 +220,12 @@ impl Seccomp {
         self.processes.push(process);
     }
 
-    fn report(&mut self, mut files: Vec<FileUse>, uncounted: Uncounted, ledger: &Ledger) -> Files {
+    fn report(
+        &mut self,
+        mut files: Vec<FileUse>,
+        uncounted: Uncounted,
+        ledger: &mut Ledger,
+    ) -> Files {
         let sum = |files: &[FileUse], of: fn(&FileUse) -> u64| files.iter().map(of).sum::<u64>();
         let before = self.before.unwrap_or_default();
         let is_known = ledger.reaped.without_io == 0 && self.before.is_some();
@@ -239,7 +245,11 @@ impl Seccomp {
         };
         // If bytes could be assigned, the sums are made anew.
         let totals = totals().or_else(&mut totals);
-        let (unattributed_read_bytes, unattributed_written_bytes) = totals.unwrap_or_default();
+        let (of_read, of_written) = totals.unwrap_or_default();
+        let (unattributed_read_bytes, read_more) =
+            known_remainder(of_read, &mut ledger.unseen.read);
+        let (unattributed_written_bytes, written_more) =
+            known_remainder(of_written, &mut ledger.unseen.written);
         let overflowed = files.iter().find(|f| f.kind == "others").map_or(0, |f| f.opens);
         let both = sum(&files, |f| f.read_or_written_bytes);
         let is_all = unattributed_read_bytes == Some(0)
@@ -251,7 +261,7 @@ impl Seccomp {
             reason: if is_all {
                 EXACT.to_owned()
             } else {
-                self.missing(both, overflowed, uncounted)
+                self.missing(both, overflowed, uncounted, read_more + written_more)
             },
             not_counted: NOT_COUNTED.map(str::to_owned).to_vec(),
             unattributed_read_bytes,
@@ -261,7 +271,7 @@ impl Seccomp {
     }
 
     /// Describes what is missing.
-    fn missing(&self, both: u64, overflowed: u64, uncounted: Uncounted) -> String {
+    fn missing(&self, both: u64, overflowed: u64, uncounted: Uncounted, more: u64) -> String {
         let mut text =
             "excludes bytes that move no position (pread, pwrite, mmap, pipes, sockets, terminals) \
              and files that io_uring closes"
@@ -271,6 +281,10 @@ impl Seccomp {
             (uncounted.appending, "descriptors appended, so their positions are not counts"),
             (uncounted.unknown_stretches, "seeks for data or holes ended at unknown positions"),
             (uncounted.unseen_exits, "processes were killed before their open files could be read"),
+            (
+                more,
+                "bytes moved positions that the kernel's own count lacks: by splice, io_uring or io_submit",
+            ),
             (overflowed, "opens exceeded the number of files that are counted separately"),
             (
                 u64::from(!self.has_guardian),
@@ -285,6 +299,16 @@ impl Seccomp {
 /// The note on a complete report.
 const EXACT: &str =
     "includes all bytes that the kernel counted; the kernel does not count mapped bytes";
+
+/// Returns what is left of the kernel's count without the bytes by positions, and the bytes that the count lacks
+/// for certain. If it lacks any, what is left is unknown.
+fn known_remainder(left: Option<i64>, ways: &mut BTreeSet<Missing>) -> (Option<i64>, u64) {
+    let Some(left @ ..0) = left else { return (left, 0) };
+    if !ways.contains(&Missing::IoUring) && !ways.contains(&Missing::Aio) {
+        ways.insert(Missing::Splice);
+    }
+    (None, left.unsigned_abs())
+}
 
 /// Assigns the bytes of files that were open for reading and writing. If the kernel's count leaves
 /// no reads unexplained, they were written, and the other way round. Returns true if they were
