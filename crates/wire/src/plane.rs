@@ -152,8 +152,11 @@ impl Plane {
         };
         let ask = self.session.declare_queryable(self.ask_key(node)).callback(move |query| {
             let answers = answers.clone();
+            let drops = answers.drops.clone();
             // The client of a dropped request waits until its deadline, and reports that.
-            let _ = measuring.on_thread(move |checking| answers.send_refreshed(&query, checking));
+            if !measuring.on_thread(move |checking| answers.send_refreshed(&query, checking)) {
+                drops.count(Dropped::MeasureRequest);
+            }
         });
         Ok(Outlet {
             plane: self.clone(),
