@@ -435,6 +435,68 @@ fn a_publisher_that_says_nothing_counts_as_gone_until_its_next_batch() {
 }
 
 #[test]
+fn an_old_batch_that_is_sent_again_does_not_keep_a_dead_node_alive() {
+    let (hub, client) = two();
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = Plane::open(&client).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    until("the values are there", || is_alive(&follower) && latest(&follower) == Some(0));
+    publisher.send();
+    until("its batch is there", || latest(&follower) == Some(1));
+    let old = Batch { sequence: 1, samples: vec![sample(1)], ..Batch::default() };
+    let again = || {
+        publisher.outlet.send(&old).expect("sent");
+    };
+    until("its silence is noticed", || {
+        again();
+        !is_alive(&follower)
+    });
+    // It would come back with each of them.
+    for _ in 0..100 {
+        again();
+        assert!(!is_alive(&follower), "an old batch is no sign of life");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    publisher.send();
+    until("it is back", || is_alive(&follower) && latest(&follower) == Some(2));
+}
+
+#[test]
+fn a_publisher_that_floods_its_followers_takes_no_room_from_others() {
+    let (hub, client) = two();
+    let follower = Follower::start(&hub).expect("it follows");
+    let planes = [1, 2].map(|_| Plane::open(&client).expect("a session"));
+    let flood = Publisher::new(&planes[0], 1).expect("announced");
+    let other = Publisher::named(&planes[1], "n02", 1).expect("announced");
+    let latest_of_other = || {
+        let node = follower.site().node("n02")?;
+        let state = node.state();
+        state.mirror.vertices().next()?.recent.last_time().map(|time| time.as_nanos())
+    };
+    until("the values are there", || latest(&follower) == Some(0) && latest_of_other() == Some(0));
+    let node = follower.site().node("n01").expect("a node");
+    // The thread of the follower waits for it, and messages gather.
+    let closed = node.state();
+    until("its room is full", || {
+        (0..500).for_each(|_| flood.send());
+        follower.site().failed_messages().overflowed > 0
+    });
+    let dropped = || follower.site().failed_messages().overflowed;
+    (0..100).for_each(|_| {
+        other.send();
+        // One after the other: the transport drops what it cannot send at once.
+        std::thread::sleep(Duration::from_millis(2));
+    });
+    let before = dropped();
+    flood.send();
+    until("its room is still full", || dropped() > before);
+    drop(closed);
+    until("the others' batches are there", || latest_of_other() == Some(100));
+    let node = follower.site().node("n02").expect("a node");
+    assert_eq!(node.state().mirror.lost(), 0);
+}
+
+#[test]
 fn requests_for_snapshots_that_find_no_place_are_counted() {
     let (hub, client) = two();
     let agent = Plane::open(&client).expect("a session");
