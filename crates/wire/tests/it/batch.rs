@@ -181,7 +181,7 @@ fn batches_before_a_snapshot_are_lost_until_they_arrive() {
 
 #[test]
 fn removed_indices_take_bounded_memory_and_a_snapshot_makes_room() {
-    /// As many as a publisher can have vertices.
+    /// Number of vertices that a publisher can have.
     const MOST: u32 = 65_536;
     let gone = |sequence, gone: std::ops::Range<u32>| Batch {
         sequence,
