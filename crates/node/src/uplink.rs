@@ -27,6 +27,11 @@ const SHORTEST: Duration = Duration::from_micros(250);
 /// Batches that may follow each other at once: changes that come in bursts, at a lower mean rate, do not wait.
 const BURST: u32 = 8;
 
+/// Parts of one batch that are sent at once, and the pause before the next ones: half of the queue of a link, and the time in
+/// which its sender empties it. A publisher that registers thousands of vertices at once has many parts.
+const PARTS_AT_ONCE: usize = 8;
+const PAUSE_OF_PARTS: Duration = Duration::from_millis(2);
+
 /// Time in which the agent polls the sensors that are due together: their facts fit into one batch.
 const POLLS: Duration = Duration::from_millis(5);
 
@@ -153,7 +158,10 @@ fn run(mut host: Host, sent: &Mutex<SentVertices>, outlet: Outlet, stop: &Atomic
             // Fails only if the session is closed.
             let _ = outlet.look_for_first();
         }
-        for batch in &batches {
+        for (at, batch) in batches.iter().enumerate() {
+            if at > 0 && at.is_multiple_of(PARTS_AT_ONCE) {
+                std::thread::sleep(PAUSE_OF_PARTS);
+            }
             // Followers notice a closed session by themselves.
             let _ = outlet.send(batch);
         }
@@ -192,7 +200,12 @@ struct Pace {
 
 impl Pace {
     fn new(now: Instant) -> Self {
-        Self { looked_at: now, send_at: now, distrust_until: None }
+        Self { looked_at: now, send_at: Self::rested(now), distrust_until: None }
+    }
+
+    /// Returns the time from which on a batch could be sent if there was none for long.
+    fn rested(now: Instant) -> Instant {
+        now.checked_sub(SHORTEST * BURST).unwrap_or(now)
     }
 
     /// Returns the time until the latest moment for a look.
@@ -214,8 +227,7 @@ impl Pace {
 
     fn note_sent(&mut self, now: Instant, has_looked: bool) {
         // Unused time counts, up to that of a burst.
-        let unused = now.checked_sub(SHORTEST * BURST).unwrap_or(now);
-        self.send_at = self.send_at.max(unused) + SHORTEST;
+        self.send_at = self.send_at.max(Self::rested(now)) + SHORTEST;
         if has_looked {
             self.looked_at = now;
         }
