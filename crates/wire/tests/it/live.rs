@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Kind, Origin, Timestamp, Topic, TopicPattern, Unit, ValueType};
 use skopos_wire::{
-    Batch, Content, Description, Error, Follower, IndexedSample, Interest, Outlet, Plane,
-    PlaneConfig, Responder,
+    Batch, Content, Description, Error, Follower, IndexedSample, Interest, MAX_BATCH_BYTES, Outlet,
+    Plane, PlaneConfig, Responder,
 };
 use zenoh::Wait as _;
 
@@ -336,7 +336,9 @@ fn malformed_messages_are_counted_for_their_sender_and_do_no_harm() {
     until("the snapshot is there", || latest(&follower) == Some(0));
     let mut damaged = Batch { sequence: 1, samples: vec![sample(1)], ..Batch::default() }.encode();
     damaged.truncate(damaged.len() - 1);
-    for bytes in [vec![], b"SKB".to_vec(), vec![0xff; 100_000], damaged] {
+    // Longer than a batch can be, and short enough for the queue of the link, beside the others.
+    let long = vec![0xff; MAX_BATCH_BYTES + 1];
+    for bytes in [vec![], b"SKB".to_vec(), long, damaged] {
         publisher.outlet.send_bytes(bytes).expect("sent");
     }
     publisher.send();
