@@ -101,6 +101,12 @@ struct BenchArgs {
     /// `intervals`: replay this trace alone; `skopos record` writes such files
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// `cluster`: measure this case alone
+    #[arg(long, value_enum)]
+    case: Option<cluster::Case>,
+    /// `cluster`: number of nodes of one hub [default: 1000, with --quick 200]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    nodes: Option<u64>,
     /// Length of one slice of measuring, instead of what `--quick` or its absence says
     #[arg(long, hide = true, value_name = "SECONDS")]
     seconds: Option<f64>,
@@ -183,7 +189,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Height => height::run(&plan)?,
         Name::Task => task::run(&plan)?,
         Name::Intervals => intervals::run(&plan, args.trace.as_deref())?,
-        Name::Cluster => cluster::run(&plan)?,
+        Name::Cluster => cluster::run(&plan, args.case, args.nodes.map(|nodes| nodes as usize))?,
         Name::Estimate => estimate::run()?,
         Name::Query => query::run(&plan)?,
     };
@@ -202,7 +208,8 @@ fn out_dir(args: &BenchArgs, report: &Report) -> Option<PathBuf> {
     if let Some(dir) = &args.out {
         return Some(dir.clone());
     }
-    let full = !args.quick && args.seconds.is_none() && args.trace.is_none();
+    let is_whole = args.trace.is_none() && args.case.is_none() && args.nodes.is_none();
+    let full = !args.quick && args.seconds.is_none() && is_whole;
     let runs = Path::new("bench/runs");
     let in_repository = runs.is_dir() && Path::new("crates/skopos").is_dir();
     (full && in_repository).then(|| runs.join(format!("{}-{}", report.day(), report.host())))

@@ -77,8 +77,12 @@ impl SentVertices {
                 _ => gone.push(at),
             }
         }
-        gone.into_iter().for_each(|key| self.remove(key));
+        // The feed of a segment that ended goes as a whole; the other feeds are searched once for all keys.
         self.feeds.retain(|feed| host.segments().iter().any(|segment| is_of(feed, segment)));
+        if !gone.is_empty() {
+            self.feeds.iter_mut().for_each(|feed| feed.remove_all(&gone));
+        }
+        gone.into_iter().for_each(|key| self.remove(key));
         for vertex in &all {
             if there.remove(vertex.topic()).is_some() {
                 self.add(vertex);
@@ -116,11 +120,11 @@ impl SentVertices {
         self.feeds[at].add(vertex, key);
     }
 
+    /// Removes a vertex that no feed has any more.
     fn remove(&mut self, key: u32) {
         let place = self.vertices.get_mut(key as usize);
         if let Some(sent) = place.and_then(Option::take) {
             self.pending.gone.push(sent.description.index);
-            self.feeds.iter_mut().for_each(|feed| feed.remove(key));
             self.free.push(key);
         }
     }
@@ -158,6 +162,7 @@ impl SentVertices {
                 }
             });
         }
+        // Their feed has removed them already.
         gone.into_iter().for_each(|key| self.remove(key));
     }
 
@@ -383,5 +388,35 @@ mod tests {
         tick.commit();
         assert_eq!(sending.sent.news(), News::OfProgram);
         assert_eq!(sending.turn()[0].samples.len(), 1);
+    }
+
+    #[test]
+    fn a_publisher_that_ends_takes_its_vertices_with_it_and_others_keep_theirs() {
+        const VERTICES: u32 = 500;
+        let mut sending = Sending::start();
+        let large = Publisher::builder("large").dir(sending._dir.path()).node("n01").create();
+        let large = large.expect("a segment");
+        let register = |at| large.register(Sending::spec(&format!("n01/large/v{at}")));
+        let writers: Vec<_> = (0..VERTICES).map(|at| register(at).expect("a vertex")).collect();
+        for writer in &writers {
+            writer.publish(1u64).expect("published");
+        }
+        let writer = sending.publisher.register(Sending::spec("n01/app/depth")).expect("a vertex");
+        sending.host.refresh().expect("it can be read");
+        let described = sending.turn().iter().map(|batch| batch.described.len()).sum::<usize>();
+        assert_eq!(described, VERTICES as usize + 1);
+        drop((writers, large));
+        writer.publish(2u64).expect("published");
+        sending.host.refresh().expect("it can be read");
+        let batch = sending.turn().remove(0);
+        assert_eq!((batch.gone.len(), batch.samples.len()), (VERTICES as usize, 1));
+        assert_eq!(sending.sent.news(), News::Absent);
+        // A later vertex has the place of one that is gone.
+        let again = sending.publisher.register(Sending::spec("n01/app/late")).expect("a vertex");
+        again.publish(3u64).expect("published");
+        let batch = sending.turn().remove(0);
+        let described: Vec<_> = batch.described.iter().map(|d| d.topic.as_str()).collect();
+        assert_eq!((described, batch.samples.len()), (vec!["n01/app/late"], 1));
+        assert_eq!(sending.sent.vertices.len(), VERTICES as usize + 1);
     }
 }

@@ -21,9 +21,16 @@ use crate::sent::{News, SentVertices};
 use skopos_agent::control::{self, Request};
 use skopos_term::Failure;
 
-/// Shortest time between two batches: a program that changes a value all the time causes at most 4,000 batches a
-/// second, and a change waits for its batch less long than for the network.
+/// Mean time between batches while a program changes a value all the time: at most 4,000 batches a second.
 const SHORTEST: Duration = Duration::from_micros(250);
+
+/// Batches that may follow each other at once: changes that come in bursts, at a lower mean rate, do not wait.
+const BURST: u32 = 8;
+
+/// Parts of one batch that are sent at once, and the pause before the next ones: half of the queue of a link, and the time in
+/// which its sender empties it. A publisher that registers thousands of vertices at once has many parts.
+const PARTS_AT_ONCE: usize = 8;
+const PAUSE_OF_PARTS: Duration = Duration::from_millis(2);
 
 /// Time in which the agent polls the sensors that are due together: their facts fit into one batch.
 const POLLS: Duration = Duration::from_millis(5);
@@ -151,7 +158,10 @@ fn run(mut host: Host, sent: &Mutex<SentVertices>, outlet: Outlet, stop: &Atomic
             // Fails only if the session is closed.
             let _ = outlet.look_for_first();
         }
-        for batch in &batches {
+        for (at, batch) in batches.iter().enumerate() {
+            if at > 0 && at.is_multiple_of(PARTS_AT_ONCE) {
+                std::thread::sleep(PAUSE_OF_PARTS);
+            }
             // Followers notice a closed session by themselves.
             let _ = outlet.send(batch);
         }
@@ -182,15 +192,20 @@ fn wait(host: &Host, sent: &Mutex<SentVertices>, pace: &mut Pace, stop: &AtomicB
 struct Pace {
     /// Time of the last look.
     looked_at: Instant,
-    /// Time of the last batch.
-    sent_at: Instant,
+    /// Time from which on the next batch may be sent.
+    send_at: Instant,
     /// Until then, news that do not wake this thread are found within a tenth of a second.
     distrust_until: Option<Instant>,
 }
 
 impl Pace {
     fn new(now: Instant) -> Self {
-        Self { looked_at: now, sent_at: now, distrust_until: None }
+        Self { looked_at: now, send_at: Self::rested(now), distrust_until: None }
+    }
+
+    /// Returns the time from which on a batch could be sent if there was none for long.
+    fn rested(now: Instant) -> Instant {
+        now.checked_sub(SHORTEST * BURST).unwrap_or(now)
     }
 
     /// Returns the time until the latest moment for a look.
@@ -200,7 +215,7 @@ impl Pace {
 
     /// Returns the time in which news gather before they are sent.
     fn gather(&self, news: News, now: Instant) -> Duration {
-        let spacing = (self.sent_at + SHORTEST).saturating_duration_since(now);
+        let spacing = self.send_at.saturating_duration_since(now);
         if news == News::OfAgent { spacing.max(POLLS) } else { spacing }
     }
 
@@ -211,7 +226,8 @@ impl Pace {
     }
 
     fn note_sent(&mut self, now: Instant, has_looked: bool) {
-        self.sent_at = now;
+        // Unused time counts, up to that of a burst.
+        self.send_at = self.send_at.max(Self::rested(now)) + SHORTEST;
         if has_looked {
             self.looked_at = now;
         }
@@ -252,5 +268,37 @@ impl Backoff {
         self.wait = (self.wait * 2).min(Self::LONGEST);
         self.next = now + self.wait;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_sent_at_once_and_a_program_that_never_rests_at_the_mean_rate() {
+        let begun = Instant::now();
+        let mut pace = Pace::new(begun);
+        // Sends whenever it may, for a second.
+        let (mut now, mut at_once, mut sent) = (begun, 0, 0);
+        while now < begun + Duration::from_secs(1) {
+            let wait = pace.gather(News::OfProgram, now);
+            at_once += u32::from(wait.is_zero());
+            now += wait;
+            pace.note_sent(now, false);
+            sent += 1;
+            // The time that a batch takes.
+            now += Duration::from_micros(20);
+        }
+        assert!((BURST - 1..=2 * BURST).contains(&at_once), "{at_once} at once");
+        assert!((4000..=4000 + 2 * BURST).contains(&sent), "{sent} in a second");
+        now += Duration::from_secs(1);
+        let waits = (0..BURST).map(|_| {
+            let wait = pace.gather(News::OfProgram, now);
+            pace.note_sent(now, false);
+            wait
+        });
+        assert!(waits.into_iter().all(|wait| wait.is_zero()), "it has rested");
+        assert!(pace.gather(News::OfAgent, now) >= POLLS, "the agent's sensors go together");
     }
 }

@@ -120,6 +120,38 @@ pub(crate) fn segment_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
+/// The state of a directory: as long as it is the same, no file came or went, and owner and permissions are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirStamp {
+    inode: (u64, u64),
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// Seconds after which a change of a directory counts as over. Kernels note times in steps of some milliseconds, so a file
+/// that came in the same step would not be noticed.
+const SETTLED_SECONDS: i64 = 1;
+
+impl DirStamp {
+    /// Returns the state of a directory; `None` if it does not exist.
+    pub(crate) fn of(dir: &Path) -> Option<Self> {
+        let meta = fs::metadata(dir).ok()?;
+        Some(Self {
+            inode: (meta.dev(), meta.ino()),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        })
+    }
+
+    /// Returns true if the last change is over.
+    pub(crate) fn is_old(&self) -> bool {
+        let now =
+            std::time::UNIX_EPOCH.elapsed().ok().and_then(|d| i64::try_from(d.as_secs()).ok());
+        let last = self.modified.0.max(self.changed.0);
+        now.is_some_and(|now| now > last.saturating_add(SETTLED_SECONDS))
+    }
+}
+
 /// The lock under which one process at a time changes a directory; released when dropped.
 pub(crate) struct DirLock(#[allow(dead_code, reason = "closing the file releases the lock")] File);
 

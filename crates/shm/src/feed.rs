@@ -83,10 +83,10 @@ impl Feed {
         group.has_checks = true;
     }
 
-    /// Removes the vertex with this key.
-    pub fn remove(&mut self, key: u32) {
+    /// Removes the vertices with these keys, in one pass. `keys` is in ascending order.
+    pub fn remove_all(&mut self, keys: &[u32]) {
         for group in &mut self.groups {
-            group.cursors.retain(|cursor| cursor.key != key);
+            group.cursors.retain(|cursor| keys.binary_search(&cursor.key).is_err());
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, Topic, TopicPattern};
 
-use crate::dir;
+use crate::dir::{self, DirStamp};
 use crate::error::Error;
 use crate::segment::Segment;
 use crate::subscribe::{LONGEST_SLEEP, wait_for_any};
@@ -21,6 +21,8 @@ pub struct Host {
     refused: Vec<Error>,
     /// Names of segments that are ignored.
     left_out: Vec<String>,
+    /// The state of each directory that needs no other look while it is the same.
+    settled: Vec<Option<DirStamp>>,
 }
 
 /// The segments of a [`Host`] and the version of each one's directory, as [`Host::changes`] last
@@ -56,8 +58,9 @@ impl Host {
     /// [`Error::Io`] if it cannot be listed. With several, [`refused`](Self::refused) returns these
     /// errors.
     pub fn open_dirs(dirs: Vec<PathBuf>) -> Result<Self, Error> {
-        let mut host =
-            Self { dirs, segments: Vec::new(), refused: Vec::new(), left_out: Vec::new() };
+        let settled = vec![None; dirs.len()];
+        let (segments, refused, left_out) = (Vec::new(), Vec::new(), Vec::new());
+        let mut host = Self { dirs, segments, refused, left_out, settled };
         host.refresh()?;
         Ok(host)
     }
@@ -70,8 +73,8 @@ impl Host {
         self
     }
 
-    /// Reads the directories again: adds new segments and removes dead ones. Handles of vertices stay
-    /// valid.
+    /// Reads the directories again, if files came or went: adds new segments and removes dead ones. Handles of vertices
+    /// stay valid.
     ///
     /// # Errors
     /// The errors of [`Host::open_dirs`].
@@ -79,8 +82,12 @@ impl Host {
         self.refused.clear();
         let alone = self.dirs.len() == 1;
         self.segments.retain(Segment::is_alive);
-        for dir in &self.dirs {
-            if !dir.exists() {
+        for (dir, settled) in self.dirs.iter().zip(&mut self.settled) {
+            // Taken before the files are listed: a file that comes meanwhile changes it.
+            let before = settled.take();
+            let Some(stamp) = DirStamp::of(dir) else { continue };
+            if before == Some(stamp) {
+                *settled = before;
                 continue;
             }
             // A directory that cannot be trusted must not keep this user from the others: any user can
@@ -93,6 +100,7 @@ impl Host {
                     continue;
                 }
             };
+            let mut is_settled = stamp.is_old();
             for path in files {
                 let is_known = self.segments.iter().any(|s| s.path() == path);
                 let is_left_out = |name: &String| path == dir::segment_path(dir, name);
@@ -101,10 +109,15 @@ impl Host {
                 }
                 match Segment::open(&path) {
                     Ok(segment) if segment.is_alive() => self.segments.push(segment),
-                    Ok(_) => {}
-                    Err(e) => self.refused.push(e),
+                    // Looked at again: its publisher may not be ready.
+                    Ok(_) => is_settled = false,
+                    Err(e) => {
+                        is_settled = false;
+                        self.refused.push(e);
+                    }
                 }
             }
+            *settled = is_settled.then_some(stamp);
         }
         self.segments.sort_by_key(Segment::created_at);
         Ok(())
@@ -306,4 +319,34 @@ fn wait_for_one_of(
         naps.take(timeout);
     }
     ready()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::publisher::Publisher;
+
+    #[test]
+    fn a_directory_that_did_not_change_is_not_listed_and_a_new_segment_is_found() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let publisher = |name: &str| Publisher::builder(name).dir(dir.path()).node("n01").create();
+        let _first = publisher("first").expect("a segment");
+        let mut host = Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host");
+        assert_eq!(host.settled, [None], "another file may come in the same moment");
+        let begun = Instant::now();
+        while host.settled == [None] {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the directory is never old");
+            std::thread::sleep(Duration::from_millis(50));
+            host.refresh().expect("it can be read");
+        }
+        let settled = host.settled.clone();
+        host.refresh().expect("it can be read");
+        assert_eq!((&host.settled, host.segments().len()), (&settled, 1));
+        let second = publisher("second").expect("a segment");
+        host.refresh().expect("it can be read");
+        assert_eq!((&host.settled[..], host.segments().len()), (&[None][..], 2));
+        drop(second);
+        host.refresh().expect("it can be read");
+        assert_eq!(host.segments().len(), 1);
+    }
 }

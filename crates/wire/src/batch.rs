@@ -41,7 +41,7 @@ pub const MAX_BATCH_BYTES: usize = 60_000;
 
 /// The longest batch that a publisher sends to its followers: with the tags of 64 followers it fits into one piece of the
 /// transport. A part of a snapshot waits for room, so it may be longer.
-const LIVE_BATCH_BYTES: usize = 13_000;
+const LIVE_BATCH_BYTES: usize = 6000;
 
 /// The most vertices that one batch may report as checked: two for each vertex that a publisher can
 /// have. Bounds the work that a short message causes.

@@ -27,16 +27,19 @@ pub(crate) enum Dropped {
     HistoryRequest,
     /// An answer about the past was too long.
     HistoryAnswer,
+    /// A request to measure a topic got no answer.
+    MeasureRequest,
 }
 
 impl Dropped {
-    const ALL: [(Self, &'static Metric); 6] = [
+    const ALL: [(Self, &'static Metric); 7] = [
         (Self::SnapshotRequest, &self_live::SNAPSHOT_REQUESTS_DROPPED_TOTAL),
         (Self::Follower, &self_live::FOLLOWERS_REFUSED_TOTAL),
         (Self::NameRequest, &self_live::NAME_REQUESTS_DROPPED_TOTAL),
         (Self::RenewalRequest, &self_live::RENEWAL_REQUESTS_DROPPED_TOTAL),
         (Self::HistoryRequest, &self_live::HISTORY_REQUESTS_DROPPED_TOTAL),
         (Self::HistoryAnswer, &self_live::HISTORY_ANSWERS_DROPPED_TOTAL),
+        (Self::MeasureRequest, &self_live::MEASURE_REQUESTS_DROPPED_TOTAL),
     ];
 }
 
@@ -66,6 +69,6 @@ mod tests {
         for (times, (dropped, _)) in (1..).zip(Dropped::ALL) {
             (0..times).for_each(|_| drops.count(dropped));
         }
-        assert_eq!(drops.numbers().map(|(_, number)| number), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(drops.numbers().map(|(_, number)| number), [1, 2, 3, 4, 5, 6, 7]);
     }
 }

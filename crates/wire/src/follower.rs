@@ -83,24 +83,25 @@ impl Follower {
             let key = query.key_expr().as_str().to_owned();
             let name = key.rsplit('/').next().unwrap_or_default();
             let Some(node) = site.node(name) else { return };
-            let known =
-                { Some(node.state()).filter(|state| state.is_alive).map(|s| s.incarnation) };
-            if let Some(known) = known {
-                let (rules, counter) = (rules.clone(), drops.clone());
-                let is_begun = places.on_thread(move |checking| {
-                    let received = rules.receive(&query, Action::ReadFacts).ok();
-                    let admit =
-                        |received: Received| Some((checking.admit(&received.caller)?, received));
-                    let Some((_place, received)) = received.and_then(admit) else {
-                        return counter.count(Dropped::NameRequest);
-                    };
-                    let known = known.to_string();
-                    let proof = rules.answer(&received, &key, known.as_bytes(), &[]);
-                    let _ = query.reply(key, known).attachment(proof).wait();
-                });
-                if !is_begun {
-                    drops.count(Dropped::NameRequest);
-                }
+            // A callback does not wait for the state. If it is in use, the thread looks.
+            if node.try_state().is_some_and(|state| !state.is_alive) {
+                return;
+            }
+            let (rules, counter) = (rules.clone(), drops.clone());
+            let is_begun = places.on_thread(move |checking| {
+                let received = rules.receive(&query, Action::ReadFacts).ok();
+                let admit =
+                    |received: Received| Some((checking.admit(&received.caller)?, received));
+                let Some((_place, received)) = received.and_then(admit) else {
+                    return counter.count(Dropped::NameRequest);
+                };
+                let known = Some(node.state()).filter(|state| state.is_alive);
+                let Some(known) = known.map(|state| state.incarnation.to_string()) else { return };
+                let proof = rules.answer(&received, &key, known.as_bytes(), &[]);
+                let _ = query.reply(key, known).attachment(proof).wait();
+            });
+            if !is_begun {
+                drops.count(Dropped::NameRequest);
             }
         });
         self._known = Some(known.wait()?);

@@ -252,12 +252,8 @@ impl Plane {
         // If the request fails, the receiver gets nothing.
         let _ = request
             .callback(move |reply| {
-                // The transport accepts longer messages than a batch can be.
-                if let Ok(sample) = reply.result()
-                    && sample.payload().len() <= MAX_BATCH_BYTES
-                {
-                    replies.add(&sample.into());
-                }
+                let Ok(sample) = reply.result() else { return };
+                replies.receive(sample.payload().len(), || Message::from(sample));
             })
             .wait();
         answer
@@ -336,6 +332,14 @@ impl Replied {
 }
 
 impl Replies {
+    /// Adds a reply, unless it is longer than a batch can be: the transport accepts such messages. Those are counted.
+    fn receive(&self, length: usize, message: impl FnOnce() -> Message) {
+        match length <= MAX_BATCH_BYTES {
+            true => self.add(&message()),
+            false => self.budget.drops.count(Dropped::HistoryAnswer),
+        }
+    }
+
     /// Adds a reply; ignores one of another node, which takes nothing from the budget.
     fn add(&self, message: &Message) {
         let publish = Action::Publish { node: &self.node };
@@ -452,7 +456,11 @@ mod tests {
         answer("n01").iter().for_each(|message| endless.add(message));
         assert!(missing.try_recv().is_err(), "its answer is too long");
         let counted = budget.drops.numbers().map(|(_, number)| number);
-        assert_eq!(counted, [0, 0, 0, 0, 0, 1], "it is counted once");
+        assert_eq!(counted, [0, 0, 0, 0, 0, 1, 0], "it is counted once");
+        let unread = || -> Message { panic!("it is copied") };
+        other.receive(MAX_BATCH_BYTES + 1, unread);
+        let counted = budget.drops.numbers().map(|(_, number)| number);
+        assert_eq!(counted, [0, 0, 0, 0, 0, 2, 0], "a reply that is too long is counted");
         assert_eq!(budget.beyond.load(Ordering::Relaxed), 0, "it gives back what it had");
     }
 }

@@ -7,8 +7,8 @@
 //! because they are reported only once.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex};
 
 use skopos_model::{Timestamp, unpoisoned};
@@ -19,13 +19,22 @@ use crate::arrived::Snapshot;
 use crate::batch::{Batch, MAX_BATCH_BYTES};
 use crate::clock::wall;
 use crate::keys;
-use crate::site::Shared;
+use crate::site::{Node, Shared};
 use crate::trust::{self, MAX_TAGS_BYTES};
 
-/// The most messages in the queue: one from each of a thousand nodes, several times over. Further
-/// messages are dropped and counted, and the follower requests a snapshot. With the longest batches it takes half a
-/// gigabyte.
-const MAX_QUEUED: usize = 8192;
+/// The most bytes of messages in the queue: some seconds of the batches of ten thousand nodes. Further messages are dropped
+/// and counted, and the follower requests a snapshot.
+const MAX_QUEUED_BYTES: usize = 256 << 20;
+
+/// The most bytes of one publisher's messages among them: the descriptions of all topics that a publisher can have, or a
+/// second of the most batches that it sends. A publisher that floods its followers delays its own messages alone.
+const MAX_BYTES_OF_PUBLISHER: usize = 4 << 20;
+
+/// The most bytes of the messages of all publishers among them that the follower does not know: names can be invented.
+const MAX_BYTES_OF_UNKNOWN: usize = 32 << 20;
+
+/// The bytes that a message counts beside its content: its place in the queue, its names, and what memory management adds.
+const LEAST_BYTES: usize = 512;
 
 /// The most publishers that are noted: all nodes of a large site, and some of them twice.
 const MAX_NOTED: usize = 200_000;
@@ -48,6 +57,77 @@ pub(crate) enum Message {
     Stop,
 }
 
+impl Message {
+    /// Returns the bytes that the message takes in the queue.
+    fn bytes(&self) -> usize {
+        let content = match self {
+            Self::Batch(Arrived { message, .. }) => {
+                message.payload.len() + message.proof.as_ref().map_or(0, Vec::len)
+            }
+            Self::Snapshot(snapshot) => snapshot.parts.iter().map(Vec::len).sum(),
+            // Its client has a thread, of which there are few.
+            Self::Refreshed { .. } => MAX_BATCH_BYTES,
+            Self::Incomplete { .. } | Self::TooLong { .. } | Self::Presence | Self::Stop => 0,
+        };
+        LEAST_BYTES + content
+    }
+
+    /// Returns the publisher whose room the message takes; `None` if this program asked for the message.
+    fn publisher(&self) -> Option<&str> {
+        match self {
+            Self::Batch(Arrived { node, .. })
+            | Self::Incomplete { node, .. }
+            | Self::TooLong { node, .. } => Some(node),
+            Self::Presence | Self::Snapshot(_) | Self::Refreshed { .. } | Self::Stop => None,
+        }
+    }
+}
+
+/// A message in the queue. Its room is free again when it is dropped.
+pub(crate) struct Queued {
+    pub(crate) message: Option<Message>,
+    _rooms: [Option<Room>; 2],
+}
+
+/// Bytes of a bound that a message takes.
+struct Room {
+    bytes: usize,
+    of: Taken,
+}
+
+/// The counter of a bound.
+enum Taken {
+    /// Of a publisher that the follower knows.
+    Node(Arc<Node>),
+    /// Of the whole queue, or of all publishers that the follower does not know.
+    Shared(Arc<AtomicUsize>),
+}
+
+impl Taken {
+    fn bytes(&self) -> &AtomicUsize {
+        match self {
+            Self::Node(node) => node.queued_bytes(),
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl Room {
+    /// Takes room within a bound; `None` if there is too little.
+    fn take(bytes: usize, of: Taken, most: usize) -> Option<Self> {
+        let before = of.bytes().fetch_add(bytes, Ordering::Relaxed);
+        // Dropped if it does not fit.
+        let room = Self { bytes, of };
+        (before + bytes <= most).then_some(room)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.of.bytes().fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A batch, or bytes that should be one, as it arrived.
 pub(crate) struct Arrived {
     pub(crate) node: String,
@@ -65,19 +145,33 @@ pub(crate) trait Direct: Send + Sync {
 /// The sending side of the queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
-    queue: SyncSender<Message>,
+    queue: Sender<Queued>,
+    /// Bytes of all messages in the queue.
+    bytes: Arc<AtomicUsize>,
+    /// Bytes of the messages of unknown publishers among them.
+    bytes_of_unknown: Arc<AtomicUsize>,
     /// Number of messages in the queue, and of those that the thread works on.
     unfinished: Arc<AtomicUsize>,
     /// Publishers by name and incarnation, and whether they are present.
     noted: Arc<Mutex<HashMap<(String, i64), bool>>>,
+    /// True while a message in the queue says that there are notes.
+    is_announced: Arc<AtomicBool>,
     shared: Arc<Shared>,
 }
 
 impl Inbox {
-    pub(crate) fn new(shared: Arc<Shared>) -> (Self, Receiver<Message>) {
-        let (queue, messages) = sync_channel(MAX_QUEUED);
-        let unfinished = Arc::default();
-        (Self { queue, unfinished, noted: Arc::default(), shared }, messages)
+    pub(crate) fn new(shared: Arc<Shared>) -> (Self, Receiver<Queued>) {
+        let (queue, messages) = channel();
+        let inbox = Self {
+            queue,
+            bytes: Arc::default(),
+            bytes_of_unknown: Arc::default(),
+            unfinished: Arc::default(),
+            noted: Arc::default(),
+            is_announced: Arc::default(),
+            shared,
+        };
+        (inbox, messages)
     }
 
     /// Counts a message that another node made than it says.
@@ -90,15 +184,37 @@ impl Inbox {
         self.shared.counts.malformed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Puts a message into the queue. Returns false, and drops the message, if the queue is full.
+    /// Puts a message into the queue. Returns false, and drops the message, if there is no room for it.
     pub(crate) fn put(&self, message: Message) -> bool {
+        let Some(rooms) = self.rooms(&message) else { return false };
+        self.send(message, rooms)
+    }
+
+    fn send(&self, message: Message, _rooms: [Option<Room>; 2]) -> bool {
         // SYNC: pairs with the Acquire in `is_idle`: a callback that sees this message finished sees its effects, too.
         self.unfinished.fetch_add(1, Ordering::Release);
-        let is_put = self.queue.try_send(message).is_ok();
+        let is_put = self.queue.send(Queued { message: Some(message), _rooms }).is_ok();
         if !is_put {
             self.finished();
         }
         is_put
+    }
+
+    /// Takes room for a message in the queue, and in the share of its publisher.
+    fn rooms(&self, message: &Message) -> Option<[Option<Room>; 2]> {
+        let bytes = message.bytes();
+        let own = match message.publisher() {
+            None => None,
+            Some(name) => Some(match self.shared.node(name) {
+                Some(node) => Room::take(bytes, Taken::Node(node), MAX_BYTES_OF_PUBLISHER)?,
+                None => {
+                    let unknown = Taken::Shared(self.bytes_of_unknown.clone());
+                    Room::take(bytes, unknown, MAX_BYTES_OF_UNKNOWN)?
+                }
+            }),
+        };
+        let all = Room::take(bytes, Taken::Shared(self.bytes.clone()), MAX_QUEUED_BYTES)?;
+        Some([own, Some(all)])
     }
 
     /// Notes that the thread has applied a message.
@@ -113,14 +229,13 @@ impl Inbox {
         self.unfinished.load(Ordering::Acquire) == 0
     }
 
-    /// Asks the thread to end, and waits for room in the queue if necessary.
+    /// Asks the thread to end.
     pub(crate) fn stop(&self) {
-        self.unfinished.fetch_add(1, Ordering::Relaxed);
-        let _ = self.queue.send(Message::Stop);
+        self.send(Message::Stop, [None, None]);
     }
 
-    /// Applies a batch, or puts it into the queue; counts it if that is impossible. The queue bounds the number of messages, and the
-    /// transport accepts longer ones than a batch can be: bytes that are too many stay out of the queue.
+    /// Applies a batch, or puts it into the queue; counts it if that is impossible. The transport accepts longer messages
+    /// than a batch can be: bytes that are too many stay out of the queue.
     pub(crate) fn put_batch(&self, sample: &Sample, direct: &dyn Direct) {
         let shared = &self.shared;
         let Some((node, incarnation)) = other_publisher(shared, sample) else { return };
@@ -150,12 +265,17 @@ impl Inbox {
         }
         noted.insert(key, sample.kind() == SampleKind::Put);
         drop(noted);
-        // If the queue is full, the thread has messages to read, and takes the notes after each.
-        self.put(Message::Presence);
+        // One message is enough for all notes. If the queue is full, the thread takes the notes after each of its messages.
+        // SYNC: pairs with the Release in `presence`: the note is there before the thread is told of it again.
+        if !self.is_announced.swap(true, Ordering::AcqRel) && !self.put(Message::Presence) {
+            self.is_announced.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Takes the noted publishers: name, incarnation, and whether they are present.
     pub(crate) fn presence(&self) -> HashMap<(String, i64), bool> {
+        // SYNC: pairs with the AcqRel in `note_presence`. Lowered first: a later note brings a message of its own.
+        self.is_announced.store(false, Ordering::Release);
         std::mem::take(&mut *unpoisoned(self.noted.lock()))
     }
 }
@@ -192,13 +312,16 @@ mod tests {
             let key = KeyExpr::new("skopos/test/live/n01/1").expect("a key");
             let sample = SampleBuilder::put(key, vec![0u8; payload]);
             inbox.put_batch(&sample.attachment(vec![0u8; tags]).into(), &Busy);
-            messages.try_recv().expect("a message")
+            messages.try_recv().expect("a message").message
         };
         let kept = put(MAX_BATCH_BYTES, MAX_TAGS_BYTES);
-        assert!(matches!(kept, Message::Batch(_)), "the longest batch");
+        assert!(matches!(kept, Some(Message::Batch(_))), "the longest batch");
         for (payload, tags) in [(MAX_BATCH_BYTES + 1, 0), (1, MAX_TAGS_BYTES + 1)] {
             let dropped = put(payload, tags);
-            assert!(matches!(dropped, Message::TooLong { .. }), "{payload} bytes, {tags} of tags");
+            assert!(
+                matches!(dropped, Some(Message::TooLong { .. })),
+                "{payload} bytes, {tags} of tags"
+            );
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::arrived::Snapshot;
 use crate::batch::Batch;
 use crate::clock::wall;
 use crate::error::Error;
-use crate::inbox::{Arrived, Direct, Inbox, Message};
+use crate::inbox::{Arrived, Direct, Inbox, Message, Queued};
 use crate::keys;
 use crate::mirror::BatchOutcome;
 use crate::plane::Plane;
@@ -40,6 +40,13 @@ const SILENCE: Duration = Duration::from_millis(1800);
 /// ten thousand nodes are looked at in less than a millisecond.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 
+/// The most by which messages in the queue put off a look for silent publishers. Afterwards, the publishers that have
+/// messages in the queue are left out.
+const LOOK_AT_LATEST: Duration = Duration::from_millis(200);
+
+/// Silence after which a publisher counts as gone although messages with its name are in the queue: they may be forged.
+const LONG_SILENCE: Duration = Duration::from_secs(9);
+
 /// Delay after which a look for silent publishers is put off: this program stood still, and messages wait in its sockets.
 const LATE: Duration = Duration::from_millis(500);
 
@@ -47,18 +54,18 @@ const LATE: Duration = Duration::from_millis(500);
 pub(crate) fn run<W: NodeWatcher>(
     intake: &Mutex<Intake<W>>,
     inbox: &Inbox,
-    messages: &Receiver<Message>,
+    messages: &Receiver<Queued>,
 ) {
     loop {
         let pause = lock(intake).look_at.saturating_duration_since(Instant::now());
-        let message = match messages.recv_timeout(pause) {
-            Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-            Ok(message) => Some(message),
+        let mut queued = match messages.recv_timeout(pause) {
+            Ok(Queued { message: Some(Message::Stop), .. })
+            | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(queued) => Some(queued),
             Err(RecvTimeoutError::Timeout) => None,
         };
-        let is_of_queue = message.is_some();
-        lock(intake).turn(message);
-        if is_of_queue {
+        lock(intake).turn(queued.as_mut().and_then(|queued| queued.message.take()));
+        if queued.is_some() {
             inbox.finished();
         }
     }
@@ -111,9 +118,9 @@ impl<W: NodeWatcher> Intake<W> {
         message.into_iter().for_each(|message| self.take(message));
         self.presence();
         let now = Instant::now();
-        // A publisher is not silent while its message may be in the queue.
-        if is_quiet && self.look_at <= now {
-            let is_late = now.saturating_duration_since(self.look_at) > LATE;
+        let delay = now.checked_duration_since(self.look_at);
+        if let Some(delay) = delay.filter(|delay| is_quiet || *delay >= LOOK_AT_LATEST) {
+            let is_late = delay > LATE;
             let pause = if is_late { SILENCE } else { self.find_silent() };
             self.look_at = now + pause.clamp(LEAST_PAUSE, SILENCE);
         }
@@ -184,7 +191,10 @@ impl<W: NodeWatcher> Intake<W> {
         for node in self.site.nodes() {
             let mut state = node.state();
             let Some(heard) = state.heard.filter(|_| state.is_alive) else { continue };
-            let left_of_node = SILENCE.saturating_sub(heard.elapsed());
+            // A publisher is not silent while its message may be in the queue.
+            let has_queued = node.queued_bytes().load(Ordering::Relaxed) > 0;
+            let most = if has_queued { LONG_SILENCE } else { SILENCE };
+            let left_of_node = most.saturating_sub(heard.elapsed());
             left = left.min(if left_of_node.is_zero() { SILENCE } else { left_of_node });
             if left_of_node.is_zero() && state.fell_silent(&mut self.watcher) {
                 self.watcher.node(node.name(), &state);
@@ -385,5 +395,36 @@ impl<W: NodeWatcher> Intake<W> {
             }
         });
         request.wait().map_err(|e| Error::plane(&e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::PlaneConfig;
+    use crate::interest::Interest;
+
+    #[test]
+    fn a_queue_that_is_never_empty_does_not_hide_a_silent_publisher() {
+        let plane = Plane::open(&PlaneConfig::alone("test")).expect("a session");
+        let site = Site::new(Interest::default());
+        let (inbox, _messages) = Inbox::new(site.shared.clone());
+        let mut intake = Intake::new(site.clone(), plane, inbox, ());
+        intake.appeared("n01", 1);
+        let node = site.node("n01").expect("a node");
+        let mut turn = |most: Duration| {
+            let begun = Instant::now();
+            while node.state().is_alive && begun.elapsed() < most {
+                // Each turn has a message, as with a publisher that floods.
+                intake.turn(Some(Message::Presence));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            node.state().is_alive
+        };
+        node.queued_bytes().fetch_add(1, Ordering::Relaxed);
+        assert!(turn(2 * SILENCE), "its message is in the queue");
+        node.queued_bytes().fetch_sub(1, Ordering::Relaxed);
+        // Generous: it only ends a hang.
+        assert!(!turn(Duration::from_secs(60)), "its silence is not noticed");
     }
 }

@@ -135,32 +135,21 @@ impl Plane {
             whole: key("whole"),
             drops: self.drops.clone(),
         });
-        // A follower may ask for a snapshot while it has a topic measured, so both have places of their own.
-        let (snapshotting, measuring) = (Places::default(), Places::default());
-        let snapshots = {
-            let answers = answers.clone();
-            let pattern = format!("{}/*", key("whole"));
-            let callback = move |query| {
-                let answers = answers.clone();
-                let drops = answers.drops.clone();
-                let send = move |checking| answers.send_snapshot(&query, checking);
-                if !snapshotting.on_thread(send) {
-                    drops.count(Dropped::SnapshotRequest);
-                }
-            };
-            self.session.declare_queryable(pattern).callback(callback)
-        };
-        let ask = self.session.declare_queryable(self.ask_key(node)).callback(move |query| {
-            let answers = answers.clone();
-            // The client of a dropped request waits until its deadline, and reports that.
-            let _ = measuring.on_thread(move |checking| answers.send_refreshed(&query, checking));
-        });
+        let snapshots = self.serve(
+            format!("{}/*", key("whole")),
+            Dropped::SnapshotRequest,
+            &answers,
+            Answers::send_snapshot,
+        )?;
+        // The client of a dropped request waits until its deadline, and reports that.
+        let ask = self.ask_key(node);
+        let asked = self.serve(ask, Dropped::MeasureRequest, &answers, Answers::send_refreshed)?;
         Ok(Outlet {
             plane: self.clone(),
             node: node.to_owned(),
             incarnation,
             is_second: Arc::default(),
-            queryables: [snapshots.wait().map_err(failed)?, ask.wait().map_err(failed)?],
+            queryables: [snapshots, asked],
             sessions,
             live: key("live"),
             publisher: self
@@ -174,6 +163,26 @@ impl Plane {
             // Last, because a follower that sees the token may send requests at once.
             token: self.session.liveliness().declare_token(key("alive")).wait().map_err(failed)?,
         })
+    }
+
+    /// Answers the requests of a key, each on a thread of its own, and counts those that find no place. Each key has places
+    /// of its own: a follower may ask for a snapshot while it has a topic measured.
+    fn serve(
+        &self,
+        key: String,
+        dropped: Dropped,
+        answers: &Arc<Answers>,
+        answer: fn(&Answers, &Query, Checking),
+    ) -> Result<Queryable<()>, Error> {
+        let (places, answers, drops) = (Places::default(), answers.clone(), self.drops.clone());
+        let callback = move |query| {
+            let answers = answers.clone();
+            if !places.on_thread(move |checking| answer(&answers, &query, checking)) {
+                drops.count(dropped);
+            }
+        };
+        let queryable = self.session.declare_queryable(key).callback(callback);
+        queryable.wait().map_err(|e| Error::plane(&e))
     }
 
     /// Asks for the publishers of this name, and passes their incarnations to `found`, which is dropped

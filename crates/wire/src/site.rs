@@ -1,7 +1,7 @@
 //! The nodes of a site, with a mirror of each.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,8 @@ impl FailedMessages {
 pub struct Node {
     name: String,
     state: Mutex<NodeState>,
+    /// Bytes of the messages in the follower's queue that name it.
+    queued_bytes: AtomicUsize,
 }
 
 /// The state of a node, as far as its messages show it.
@@ -193,10 +195,22 @@ impl NodeState {
     }
 }
 
+impl Shared {
+    /// Returns the node of this name.
+    pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
+        unpoisoned(self.nodes.read()).get(name).cloned()
+    }
+}
+
 impl Node {
     /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the counter of the bytes of its messages in the follower's queue.
+    pub(crate) fn queued_bytes(&self) -> &AtomicUsize {
+        &self.queued_bytes
     }
 
     /// Locks its state. Hold the guard for a short time only.
@@ -227,7 +241,7 @@ impl Site {
 
     /// Returns the node of this name.
     pub fn node(&self, name: &str) -> Option<Arc<Node>> {
-        unpoisoned(self.shared.nodes.read()).get(name).cloned()
+        self.shared.node(name)
     }
 
     /// Returns the number of messages that were dropped, by reason.
@@ -263,7 +277,8 @@ impl Site {
         }
         let state = NodeState::new(name, incarnation, self.shared.interest.clone());
         let state = Mutex::new(state);
-        let node = Arc::new(Node { name: name.to_owned(), state });
+        let node =
+            Arc::new(Node { name: name.to_owned(), state, queued_bytes: AtomicUsize::new(0) });
         nodes.insert(name.to_owned(), node.clone());
         Some(node)
     }

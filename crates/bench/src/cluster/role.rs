@@ -86,7 +86,6 @@ pub(super) struct Hub {
     dir: PathBuf,
     pub(super) at: String,
     transport: Transport,
-    socket: UnixStream,
 }
 
 impl Hub {
@@ -115,9 +114,9 @@ impl Hub {
         args.extend(options.iter().map(String::as_str));
         let (mut process, _) = start(place, &dir, &args)?;
         let open = || UnixStream::connect(socket_path(&dir)).ok();
-        let socket = wait_for(&mut process, START, open)
+        wait_for(&mut process, START, open)
             .map_err(|why| Failure::new(format!("the hub does not answer: {why}")))?;
-        Ok(Self { process, dir, at, transport, socket })
+        Ok(Self { process, dir, at, transport })
     }
 
     /// Kills it, and starts another in its place.
@@ -131,7 +130,10 @@ impl Hub {
 
     /// The only number of the answer; `None` if the answer is NULL or empty.
     pub(super) fn number(&self, sql: &str) -> Result<Option<f64>, Failure> {
-        let answer = ask(&self.socket, sql, &Limits::default())?;
+        // A hub closes a connection that is idle for long.
+        let socket = UnixStream::connect(socket_path(&self.dir));
+        let socket = socket.map_err(|e| Failure::new("the hub does not answer").because(&e))?;
+        let answer = ask(&socket, sql, &Limits::default())?;
         let first = answer.batches.iter().find(|batch| batch.num_rows() > 0);
         let column = first.map(|batch| cast(batch.column(0), &DataType::Float64)).transpose();
         let column = column.map_err(|e| Failure::new("an answer without a number").because(&e))?;

@@ -8,6 +8,7 @@ mod ages;
 mod crash;
 mod crash_child;
 mod crash_reader;
+mod feed;
 mod foreign;
 mod forks;
 mod hostile;

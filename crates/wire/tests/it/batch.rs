@@ -179,6 +179,34 @@ fn batches_before_a_snapshot_are_lost_until_they_arrive() {
     assert_eq!(mirror.lost(), 8);
 }
 
+#[test]
+fn removed_indices_take_bounded_memory_and_a_snapshot_makes_room() {
+    /// Number of vertices that a publisher can have.
+    const MOST: u32 = 65_536;
+    let gone = |sequence, gone: std::ops::Range<u32>| Batch {
+        sequence,
+        gone: gone.collect(),
+        ..Batch::default()
+    };
+    let mut mirror = Mirror::default();
+    mirror.reset(vec![Batch { sequence: 1, ..Batch::default() }], &mut ());
+    assert_eq!(mirror.take(gone(2, 0..MOST), &mut ()), BatchOutcome::Applied);
+    assert!(mirror.is_complete(), "there is room for all vertices");
+    assert_eq!(mirror.take(gone(3, MOST..MOST + 1), &mut ()), BatchOutcome::Applied);
+    assert!(!mirror.is_complete(), "an index is not kept: a late description would bring it back");
+    let late = |sequence| Batch {
+        sequence,
+        described: vec![vertex(0, "n/a"), vertex(MOST - 1, "n/b")],
+        ..Batch::default()
+    };
+    mirror.take(late(4), &mut ());
+    assert_eq!(mirror.vertices().len(), 0, "those that are kept stay away");
+    mirror.reset(vec![Batch { sequence: 4, ..Batch::default() }], &mut ());
+    assert!(mirror.is_complete());
+    assert_eq!(mirror.take(gone(5, 0..MOST), &mut ()), BatchOutcome::Applied);
+    assert!(mirror.is_complete(), "the snapshot made room");
+}
+
 /// Records the changes of a mirror.
 #[derive(Default)]
 struct Recorder(Vec<String>);

@@ -212,7 +212,7 @@ fn a_forger_with_a_certificate_of_its_own_changes_nothing() {
     let hub = site.hub();
     let follower = Follower::start(&hub).expect("it follows");
     let forger = site.raw(&site.joined("n02"));
-    let whole = |incarnation: i64| format!("skopos/test/whole/n01/{incarnation}");
+    let whole = |incarnation: i64| format!("skopos/test/whole/cd/n01/{incarnation}");
     let answer = |key: String, sequence| {
         let reply_key = key.clone();
         let queryable = forger.declare_queryable(key).complete(true).callback(move |query| {
@@ -225,13 +225,13 @@ fn a_forger_with_a_certificate_of_its_own_changes_nothing() {
     let _answering = [
         answer(whole(1) + "/*", 900),
         answer(whole(0) + "/*", 900),
-        answer("skopos/test/ask/n01".to_owned(), 900),
-        answer("skopos/test/history/n01/1/*".to_owned(), 900),
-        answer("skopos/test/known/n01".to_owned(), 900),
+        answer("skopos/test/ask/cd/n01".to_owned(), 900),
+        answer("skopos/test/history/cd/n01/1/*".to_owned(), 900),
+        answer("skopos/test/known/cd/n01".to_owned(), 900),
     ];
     // It is there first, with the smallest incarnation.
     let liveliness = forger.liveliness();
-    let first = liveliness.declare_token("skopos/test/alive/n01/0").wait().expect("declared");
+    let first = liveliness.declare_token("skopos/test/alive/cd/n01/0").wait().expect("declared");
     std::thread::sleep(Duration::from_millis(200));
     assert!(!is_alive(&follower, "n01"));
 
@@ -240,14 +240,17 @@ fn a_forger_with_a_certificate_of_its_own_changes_nothing() {
     until("the snapshot is there", || latest(&follower, "n01") == Some(1));
     publisher.outlet.look_for_first().expect("it asks");
     for _ in 0..3 {
-        forger.put("skopos/test/live/n01/1", batch("n01", 500, 666).encode()).wait().expect("put");
-        let forged = forger.put("skopos/test/live/n01/1", batch("n01", 501, 666).encode());
+        forger
+            .put("skopos/test/live/cd/n01/1", batch("n01", 500, 666).encode())
+            .wait()
+            .expect("put");
+        let forged = forger.put("skopos/test/live/cd/n01/1", batch("n01", 501, 666).encode());
         forged.attachment(vec![7; 48]).wait().expect("put");
         publisher.send("n01");
     }
     until("its batches are there", || latest(&follower, "n01") == Some(4));
     // The other one says that the node is gone.
-    let gone = liveliness.declare_token("skopos/test/alive/n01/1").wait().expect("declared");
+    let gone = liveliness.declare_token("skopos/test/alive/cd/n01/1").wait().expect("declared");
     gone.undeclare().wait().expect("undeclared");
     first.undeclare().wait().expect("undeclared");
     std::thread::sleep(Duration::from_millis(200));
@@ -271,7 +274,7 @@ fn questions_that_get_no_answer_are_counted() {
     let site = Site::new();
     let hub = site.hub();
     let forger = site.raw(&site.joined("n02"));
-    let whole = "skopos/test/whole/n01/1/*";
+    let whole = "skopos/test/whole/cd/n01/1/*";
     let (heard, questions) = std::sync::mpsc::channel();
     let listening = forger.declare_queryable(whole).callback(move |query| {
         let proof = query.attachment().map(|bytes| bytes.to_bytes().into_owned());
@@ -289,7 +292,7 @@ fn questions_that_get_no_answer_are_counted() {
         let numbers = agent.drops().numbers();
         numbers.into_iter().find(|(of, _)| of.name == metric).map(|(_, number)| number)
     };
-    let history = "skopos/test/history/n01/1/*";
+    let history = "skopos/test/history/cd/n01/1/*";
     for (key, proof, metric) in [
         (whole, None, "snapshot_requests_dropped_total"),
         (whole, Some(proof), "followers_refused_total"),
@@ -320,7 +323,7 @@ fn a_node_renews_its_certificate_and_nobody_elses() {
     let (folder, other) = (site.joined("n01"), site.joined("n02"));
     // Another node of the site hears the questions of the first.
     let (forger, (heard, questions)) = (site.raw(&other), std::sync::mpsc::channel());
-    let listening = forger.declare_queryable("skopos/test/renew/*").callback(move |query| {
+    let listening = forger.declare_queryable("skopos/test/renew/*/*").callback(move |query| {
         let proof = query.attachment().map(|bytes| bytes.to_bytes().into_owned());
         let _ = proof.map(|proof| heard.send(proof));
     });
@@ -346,7 +349,7 @@ fn a_node_renews_its_certificate_and_nobody_elses() {
     let (pkcs8, _) = new_key().expect("a key");
     let request = possession::prove(&pkcs8, "n01").expect("signed");
     for proof in [None, proof] {
-        let question = forger.get("skopos/test/renew/n01").payload(request.clone());
+        let question = forger.get("skopos/test/renew/cd/n01").payload(request.clone());
         let replies = question.attachment(proof).wait().expect("asked");
         let refused = std::iter::from_fn(|| replies.recv().ok());
         let refused: Vec<_> =

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use skopos_model::{Kind, Origin, Timestamp, Topic, TopicPattern, Unit, ValueType};
 use skopos_wire::{
-    Batch, Content, Description, Error, Follower, IndexedSample, Interest, Outlet, Plane,
-    PlaneConfig, Responder,
+    Batch, Content, Description, Error, Follower, IndexedSample, Interest, MAX_BATCH_BYTES, Outlet,
+    Plane, PlaneConfig, Responder,
 };
 use zenoh::Wait as _;
 
@@ -336,7 +336,9 @@ fn malformed_messages_are_counted_for_their_sender_and_do_no_harm() {
     until("the snapshot is there", || latest(&follower) == Some(0));
     let mut damaged = Batch { sequence: 1, samples: vec![sample(1)], ..Batch::default() }.encode();
     damaged.truncate(damaged.len() - 1);
-    for bytes in [vec![], b"SKB".to_vec(), vec![0xff; 100_000], damaged] {
+    // Longer than a batch can be, and short enough for the queue of the link, beside the others.
+    let long = vec![0xff; MAX_BATCH_BYTES + 1];
+    for bytes in [vec![], b"SKB".to_vec(), long, damaged] {
         publisher.outlet.send_bytes(bytes).expect("sent");
     }
     publisher.send();
@@ -432,6 +434,68 @@ fn a_publisher_that_says_nothing_counts_as_gone_until_its_next_batch() {
     until("it is back", || is_alive(&follower) && latest(&follower) == Some(1));
     publisher.outlet.close();
     until("its end is noticed", || !is_alive(&follower));
+}
+
+#[test]
+fn an_old_batch_that_is_sent_again_does_not_keep_a_dead_node_alive() {
+    let (hub, client) = two();
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = Plane::open(&client).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    until("the values are there", || is_alive(&follower) && latest(&follower) == Some(0));
+    publisher.send();
+    until("its batch is there", || latest(&follower) == Some(1));
+    let old = Batch { sequence: 1, samples: vec![sample(1)], ..Batch::default() };
+    let again = || {
+        publisher.outlet.send(&old).expect("sent");
+    };
+    until("its silence is noticed", || {
+        again();
+        !is_alive(&follower)
+    });
+    // It would come back with each of them.
+    for _ in 0..100 {
+        again();
+        assert!(!is_alive(&follower), "an old batch is no sign of life");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    publisher.send();
+    until("it is back", || is_alive(&follower) && latest(&follower) == Some(2));
+}
+
+#[test]
+fn a_publisher_that_floods_its_followers_takes_no_room_from_others() {
+    let (hub, client) = two();
+    let follower = Follower::start(&hub).expect("it follows");
+    let planes = [1, 2].map(|_| Plane::open(&client).expect("a session"));
+    let flood = Publisher::new(&planes[0], 1).expect("announced");
+    let other = Publisher::named(&planes[1], "n02", 1).expect("announced");
+    let latest_of_other = || {
+        let node = follower.site().node("n02")?;
+        let state = node.state();
+        state.mirror.vertices().next()?.recent.last_time().map(|time| time.as_nanos())
+    };
+    until("the values are there", || latest(&follower) == Some(0) && latest_of_other() == Some(0));
+    let node = follower.site().node("n01").expect("a node");
+    // The thread of the follower waits for it, and messages gather.
+    let closed = node.state();
+    until("its room is full", || {
+        (0..500).for_each(|_| flood.send());
+        follower.site().failed_messages().overflowed > 0
+    });
+    let dropped = || follower.site().failed_messages().overflowed;
+    (0..100).for_each(|_| {
+        other.send();
+        // One after the other: the transport drops what it cannot send at once.
+        std::thread::sleep(Duration::from_millis(2));
+    });
+    let before = dropped();
+    flood.send();
+    until("its room is still full", || dropped() > before);
+    drop(closed);
+    until("the others' batches are there", || latest_of_other() == Some(100));
+    let node = follower.site().node("n02").expect("a node");
+    assert_eq!(node.state().mirror.lost(), 0);
 }
 
 #[test]

@@ -46,7 +46,7 @@ static ALLOCATOR: Counting = Counting;
 const FACTS: u32 = 300;
 
 /// The most bytes of a mirror for each of its facts. The rest of 800 bytes is for the connection of the node.
-const MOST: isize = 640;
+const MOST: isize = 560;
 
 fn description(index: u32) -> Description {
     // Two of three facts are counters; every fifth one is a double.
