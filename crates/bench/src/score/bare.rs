@@ -1,13 +1,14 @@
 //! The price over a bare seqlock: one sequence number, a time and a value in a cache line, with one writer. It has
 //! no directory, no history, no waiters and no crash safety, so it is the least that a shared value can cost.
 //!
-//! Three cases: reads one after the other, each of which needs the value of the one before, as a decision does; a read by a program that did other work since the last one, so that
-//! caches and page tables are cold; and publishing with a given time. Ours and the seqlock take turns. The
-//! seqlock lies in memory of this process, ours in a segment of it.
+//! Three cases: reads one after the other, each of which needs the value of the one before, as a decision does; a
+//! read by a program that did other work since the last one, so that caches and page tables are cold; and publishing
+//! with a given time. Ours and the seqlock take turns. The seqlock lies in memory of this process, ours in a segment
+//! of it. Publishes also have a seqlock with a lock for several writers beside them.
 
 use std::hint::black_box;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use skopos_model::{Timestamp, Value, ValueType};
@@ -20,6 +21,8 @@ use skopos_term::Failure;
 
 /// The name of the seqlock in the rows.
 const SEQLOCK: &str = "seqlock";
+/// The name of the seqlock with a lock for its writers, which ours for several threads has, too.
+const LOCKED: &str = "locked seqlock";
 /// Operations between two clock readings of a warm case: their time is a thousand times a clock reading.
 const BATCH: u32 = 1_000;
 /// Batches of a round of a warm case.
@@ -29,10 +32,12 @@ const OTHER_WORK: usize = 64 << 20;
 /// Cold reads of a round, of each. Each costs the time of the other work.
 const COLD: u32 = 40;
 
-/// A value behind a sequence number: odd while its only writer changes it.
+/// A value behind a sequence number, which is odd while a writer changes it.
 #[repr(align(64))]
 #[derive(Default)]
 struct Seqlock {
+    /// 1 while a writer of several works.
+    lock: AtomicU32,
     sequence: AtomicU64,
     time: AtomicI64,
     value: AtomicU64,
@@ -49,6 +54,18 @@ impl Seqlock {
         self.value.store(value, Ordering::Relaxed);
         // SYNC: pairs with the Acquire load in `read`.
         self.sequence.store(sequence + 2, Ordering::Release);
+    }
+
+    /// [`write`](Self::write) by any of several threads.
+    #[inline]
+    fn write_locked(&self, time: i64, value: u64) {
+        // SYNC: Acquire pairs with the Release store below, by the writer before.
+        while self.lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            std::hint::spin_loop();
+        }
+        self.write(time, value);
+        // SYNC: pairs with the Acquire above.
+        self.lock.store(0, Ordering::Release);
     }
 
     #[inline]
@@ -72,6 +89,8 @@ struct Costs {
     sample: Vec<f64>,
     number: Vec<f64>,
     bare: Vec<f64>,
+    /// The seqlock as a writer of several threads; empty for reads.
+    locked: Vec<f64>,
 }
 
 pub(super) fn measure(bench: &Bench<'_>, report: &mut Report) -> Result<(), Failure> {
@@ -103,13 +122,23 @@ fn rows(case: &str, other: &str, costs: &Costs, most: f64) -> Vec<Row> {
             .rounds("skopos", own)
             .rounds(SEQLOCK, &costs.bare)
     };
-    let times = median(&costs.number) / bare;
-    vec![
-        ns("number", &costs.number),
-        ns(other, &costs.sample),
-        Row::new(case, "number ÷ seqlock", "times", times, Better::Neither)
-            .goal(Goal::AtMost(most)),
-    ]
+    let times = |ours: &Vec<f64>, theirs: f64, metric: String| {
+        Row::new(case, metric, "times", median(ours) / theirs, Better::Neither)
+            .goal(Goal::AtMost(most))
+    };
+    let mut rows = vec![ns("number", &costs.number), ns(other, &costs.sample)];
+    rows.push(times(&costs.number, bare, "number ÷ seqlock".to_owned()));
+    if !costs.locked.is_empty() {
+        let locked = median(&costs.locked);
+        rows[1] = Row::new(case, other, "ns", median(&costs.sample), Better::Lower)
+            .peer(SEQLOCK, Figure::Known(bare))
+            .peer(LOCKED, Figure::Known(locked))
+            .rounds("skopos", &costs.sample)
+            .rounds(SEQLOCK, &costs.bare)
+            .rounds(LOCKED, &costs.locked);
+        rows.push(times(&costs.sample, locked, format!("{other} ÷ {LOCKED}")));
+    }
+    rows
 }
 
 /// Returns the nanoseconds of one call of `work`, which gets the numbers from 1 on.
@@ -214,6 +243,10 @@ fn publishes(dir: &Path, costs: &mut Costs) -> Result<(), Failure> {
     costs.sample.push(batches(|count| Ok(shared.publish_at(at(count), count).map(drop)?))?);
     costs.bare.push(batches(|count| {
         black_box(&*bare).write(at(count).as_nanos(), count);
+        Ok(())
+    })?);
+    costs.locked.push(batches(|count| {
+        black_box(&*bare).write_locked(at(count).as_nanos(), count);
         Ok(())
     })?);
     Ok(())
