@@ -44,6 +44,11 @@ impl SummedWriter {
         Self { file, length: 0, blocks, current, current_bytes: 0, tail_at: None }
     }
 
+    /// Returns the bytes that were written.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
     /// Ends the blocks, and returns their checksums as a text. What is written from here on is the tail.
     pub(crate) fn begin_tail(&mut self) -> String {
         if self.current_bytes > 0 {

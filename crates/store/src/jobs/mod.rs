@@ -14,10 +14,12 @@
 //! - A part is identified by its site, job, generation and number. Sealing it again changes nothing.
 //! - The catalogue has nothing that the segments have not.
 //!
-//! Read in this order: `part`, `entry`.
+//! Read in this order: `part`, `entry`, `segment`.
 
 mod part;
 mod entry;
+mod segment;
 
 pub use entry::{Dated, JobEntry, MAX_NODES};
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
+pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};
