@@ -14,12 +14,14 @@
 //! - A part is identified by its site, job, generation and number. Sealing it again changes nothing.
 //! - The catalogue has nothing that the segments have not.
 //!
-//! Read in this order: `part`, `entry`, `segment`.
+//! Read in this order: `part`, `entry`, `segment`, `lts`.
 
 mod part;
 mod entry;
 mod segment;
+mod lts;
 
 pub use entry::{Dated, JobEntry, MAX_NODES};
+pub use lts::{Changes, Lts, Placed, Retention, SegmentDamage};
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
 pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};

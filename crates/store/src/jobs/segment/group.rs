@@ -127,8 +127,8 @@ impl Columns {
             let schema = self.schemas.get(row)?;
             let mut values = Vec::new();
             loop {
-                match self.values.defined.get(at) {
-                    Some(&IN_LIST) => values.push(self.values.next()?),
+                match self.values.defined.get(at).copied() {
+                    Some(IN_LIST) => values.push(self.values.next()?),
                     Some(_) => {}
                     None => return Err(ended()),
                 }

@@ -1,7 +1,7 @@
 //! The name of a segment.
 
 /// The name of a segment. The id of a job is not in it: ids never become paths.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::jobs) struct SegmentName {
     /// The number of the segment in its folder. Later segments have higher numbers.
     pub(in crate::jobs) number: u64,

@@ -62,7 +62,7 @@ fn records() -> impl Strategy<Value = Vec<(Kind, &'static str, i64, Vec<u8>)>> {
             (Kind::Sample, _) => JobRecord::sample_content(["node", "gpu-0"][kind % 2], &values),
             _ => format!("{{\"a\":\"ü{choice}\"}}").into_bytes(),
         };
-        let time = i64::from(choice % 9) * i64::MAX / 8 - i64::from(choice % 2) * i64::MAX;
+        let time = i64::from(choice % 9) * (i64::MAX / 8) - i64::from(choice % 2) * i64::MAX;
         (Kind::ALL[kind], ["", "n01", "n\"02/ü"][usize::from(choice % 3)], time, content)
     });
     prop::collection::vec(record, 1..60)

@@ -212,10 +212,11 @@ fn describe(part: &JobPart, records: &[JobRecord<'_>], start: u64) -> PartInfo {
 
 /// Returns the positions of records in the order of a segment: by kind, schema, node and time, then by arrival.
 fn sorted(records: &[JobRecord<'_>]) -> Vec<u32> {
-    let schema = |record: &JobRecord<'_>| record.sample().map_or("", |(schema, _)| schema);
-    let keyed = records.iter().zip(0u32..);
-    let mut keyed: Vec<_> =
-        keyed.map(|(r, position)| (r.kind, schema(r), r.node, r.time, position)).collect();
+    let mut keyed: Vec<_> = Vec::with_capacity(records.len());
+    for (record, position) in records.iter().zip(0u32..) {
+        let schema = record.sample().map_or("", |(schema, _)| schema);
+        keyed.push((record.kind, schema, record.node, record.time, position));
+    }
     keyed.sort_unstable();
     keyed.into_iter().map(|(.., position)| position).collect()
 }
