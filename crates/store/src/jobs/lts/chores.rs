@@ -42,7 +42,7 @@ pub struct SegmentDamage {
     pub lost: Vec<Placed>,
 }
 
-/// What chores changed. The catalogue follows.
+/// The changes that chores made. The catalogue follows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Parts that have another place now.
@@ -212,7 +212,9 @@ impl Lts {
         let sealed = self.last_sealed(slots).unwrap_or(now);
         let written = self.write(whole, sealed)?;
         for segment in &written {
-            changes.moved.extend(segment.parts.iter().map(|part| Placed::new(&segment.name, part)));
+            changes
+                .moved
+                .extend(segment.parts.iter().map(move |part| Placed::new(&segment.name, part)));
         }
         let is_damaged = |slot| damaged.iter().any(|(of, _)| *of == slot);
         let (_, removed) = self.remove(slots, is_damaged);

@@ -23,7 +23,7 @@ pub struct Lts {
     pub(super) folder: PathBuf,
     /// No other process may write to the folder.
     _lock: Lock,
-    /// One operation writes at a time.
+    /// The right to write, which one operation has at a time.
     pub(super) writing: Mutex<()>,
     state: Mutex<State>,
     /// Damaged files that were found.

@@ -69,7 +69,7 @@ impl State {
         self.next_number = self.next_number.max(last);
         let there: HashSet<&SegmentName> = names.iter().map(|(name, _)| name).collect();
         let gone = self.segments.iter().filter(|(_, known)| !there.contains(&known.name));
-        let gone = gone.map(|(slot, _)| *slot).collect();
+        let gone: BTreeSet<Slot> = gone.map(|(slot, _)| *slot).collect();
         self.forget(&gone);
         let known: HashSet<SegmentName> =
             self.segments.values().map(|known| known.name.clone()).collect();

@@ -1,4 +1,4 @@
-//! What the metadata of a segment say about its parts.
+//! The list of parts in the metadata of a segment.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -44,7 +44,7 @@ struct Line {
     crc: u32,
 }
 
-/// What a segment says about itself.
+/// The metadata of a segment as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) layout: u32,
