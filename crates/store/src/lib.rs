@@ -4,7 +4,7 @@
 //! Read in this order: [`stats`] has mergeable statistics of many values; [`estimate`] chooses an
 //! allocation from the usage of earlier tasks, and [`replay`] tries it on a published workload;
 //! [`archive`] is the file that keeps the reports of tasks; [`history`] keeps samples and [`jobs`] the records of jobs,
-//! on the log core in `log`.
+//! on the log core in `log`; `sealed` has the checksums of their sealed files.
 //!
 //! # Invariants
 //! - A report in the archive is complete and exists once, even after `kill -9` at any instruction, with
@@ -19,5 +19,6 @@ pub mod estimate;
 pub mod replay;
 pub mod archive;
 mod log;
+mod sealed;
 pub mod history;
 pub mod jobs;

@@ -108,7 +108,7 @@ fn history_says_what_it_keeps_and_has_one_keeper() {
     let other = runtime_dir();
     let there = history.path().to_str().expect("UTF-8");
     let second = run(other.path(), &["agent", "--node", "n02", "--history", there]);
-    assert!(second.stderr.contains("another process keeps its history in"), "{second:?}");
+    assert!(second.stderr.contains("another process writes to"), "{second:?}");
     agent.kill();
 }
 

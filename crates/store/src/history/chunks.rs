@@ -12,8 +12,8 @@ use super::column::Column;
 use super::file::GroupReader;
 use super::selection::Piece;
 use super::series::Samples;
-use super::sums::failed;
 use crate::log::Error;
+use crate::sealed::failed;
 
 /// Rows that are read at once: so many that the cost of a chunk itself does not matter.
 const CHUNK_ROWS: usize = 16_384;

@@ -12,7 +12,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::column::{Column, TEXT_COLUMNS};
 use super::series::Samples;
-use super::sums::Blocks;
+use crate::sealed::Blocks;
 
 /// Reads rows of a group in ascending order.
 pub(super) struct GroupReader {

@@ -20,7 +20,6 @@
 mod column;
 mod series;
 mod codec;
-mod sums;
 mod block;
 mod series_list;
 mod seal;

@@ -3,7 +3,6 @@
 //! A part is sorted by topic and lists the number of rows of each series, so the position of a row gives
 //! its series: no column of texts is read.
 
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,8 +19,8 @@ use super::seal::PartName;
 use super::selection::Selection;
 use super::series::{Samples, Series};
 use super::series_list;
-use super::sums::{self, Blocks, Tail, failed};
-use crate::log::{Disk, DiskFile, Error, OsDisk, io_at};
+use crate::log::{Disk, Error, OsDisk, io_at};
+use crate::sealed::{self, Blocks, failed};
 
 /// Samples that do not change any more.
 #[derive(Debug)]
@@ -62,7 +61,8 @@ impl Part {
         let name = path.file_name().and_then(|name| name.to_str()).and_then(PartName::parse);
         let name = name.ok_or_else(|| because("its name is not that of a part"))?;
         let file = disk.open_to_read(path).map_err(io_at(path, "it cannot be opened"))?;
-        let tail = tail(&*file, &name).map_err(|e| failed(path, e.into()))?;
+        let tail = sealed::tail(&*file, (name.tail, name.sum), &name.covered());
+        let tail = tail.map_err(|e| failed(path, e.into()))?;
         let tail = tail.ok_or_else(|| because("the checksum of its metadata is wrong"))?;
         let reader = ParquetMetaDataReader::new();
         let reader = reader.with_page_index_policy(PageIndexPolicy::Optional);
@@ -76,7 +76,7 @@ impl Part {
         };
         let list = stored(series_list::KEY).and_then(series_list::read);
         let stretches = list.ok_or_else(|| because("its list of series is damaged"))?;
-        let sums = stored(sums::KEY).and_then(|sums| Blocks::new(file.into(), sums, tail.at));
+        let sums = stored(sealed::KEY).and_then(|sums| Blocks::new(file.into(), sums, tail.at));
         let blocks = Arc::new(sums.ok_or_else(|| because("its list of checksums is damaged"))?);
         let (mut groups, mut rows) = (Vec::new(), 0u64);
         for group in metadata.row_groups() {
@@ -172,14 +172,4 @@ impl Part {
             }
         }
     }
-}
-
-/// Reads the tail of a file; `None` if it is not the one that the name describes.
-fn tail(file: &dyn DiskFile, name: &PartName) -> io::Result<Option<Tail>> {
-    let Some(at) = file.length()?.checked_sub(name.tail) else { return Ok(None) };
-    // Not longer than the file.
-    let mut bytes = vec![0; name.tail as usize];
-    file.read_at(&mut bytes, at)?;
-    let is_whole = sums::of_tail(&bytes, &name.covered()) == name.sum;
-    Ok(is_whole.then(|| Tail { bytes: bytes.into(), at }))
 }

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! The name is `part-GENERATION-FROM-TO-TAIL-SUM.parquet`: times in nanoseconds of UNIX time, then the length of
-//! the tail and its checksum (see `sums`) in hexadecimal. The columns, which any reader of Parquet can use, are
+//! the tail and its checksum (see `sealed`) in hexadecimal. The columns, which any reader of Parquet can use, are
 //! `node`, `topic`, `time`, `value`, `integer` (where `value` is not exact), `origin` (0 measured, 1 predicted, 2
 //! unknown), `bound` and `text`, sorted by topic, then time. The key `skopos.series` of the
 //! file's metadata has a line for each series in that order: topic, unit, kind, type, time of
@@ -26,8 +26,8 @@ use super::block::Stretch;
 use super::column::{Column, schema};
 use super::series::{Samples, Series, within};
 use super::series_list;
-use super::sums::{self, SummedWriter};
 use crate::log::{Disk, Error, OsDisk, io_at};
+use crate::sealed::{self, SummedWriter, unwritten};
 
 /// Number of rows of a row group. Reading a group takes a millisecond or two; writing it takes about two
 /// megabytes of memory.
@@ -161,7 +161,7 @@ impl Sealer {
         writer.flush().map_err(io_at(&temporary, "it cannot be written"))?;
         let sums = writer.inner_mut().begin_tail();
         let list = series_list::write(&stretches);
-        for (key, value) in [(series_list::KEY, list), (sums::KEY, sums)] {
+        for (key, value) in [(series_list::KEY, list), (sealed::KEY, sums)] {
             writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
         let file = writer.into_inner().map_err(|e| unwritten(&temporary, e))?;
@@ -176,18 +176,6 @@ impl Sealer {
         disk.sync_folder(&folder).map_err(io_at(&folder, "the folder cannot be synced"))?;
         Ok(path)
     }
-}
-
-/// Returns the error of a part that cannot be written, for example because the disk is full. It is never damage: the log
-/// is whole.
-fn unwritten(path: &Path, error: ParquetError) -> Error {
-    let source = match error {
-        ParquetError::External(cause) => {
-            cause.downcast::<io::Error>().map_or_else(io::Error::other, |source| *source)
-        }
-        other => io::Error::other(other),
-    };
-    io_at(path, "it cannot be written")(source)
 }
 
 fn properties() -> WriterProperties {

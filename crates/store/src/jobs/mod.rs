@@ -14,12 +14,21 @@
 //! - A part is identified by its site, job, generation and number. Sealing it again changes nothing.
 //! - The catalogue has nothing that the segments have not.
 //!
-//! Read in this order: `part`, `entry`, `intake`.
+//! Read in this order: `part`, `entry`, `intake`, `segment`, `lts`, [`catalogue`].
 
 mod part;
 mod entry;
 mod intake;
+mod segment;
+mod lts;
+pub mod catalogue;
 
+pub use catalogue::{
+    Amount, Applied, Catalogue, Change, Cursor, Filter, JobKey, JobRow, Order, Page, PageRequest,
+    ResourceRange, Sort, SqliteCatalogue, Visibility,
+};
 pub use entry::{Dated, JobEntry, MAX_NODES};
 pub use intake::{Intake, IntakeLimits, OpenJob, PushOutcome, Pushed, Refusal, SealedParts};
+pub use lts::{Changes, Lts, Placed, Retention, SegmentDamage};
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
+pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum Error {
     /// Another process writes to this folder.
-    #[error("another process keeps its history in {0}")]
+    #[error("another process writes to {0}")]
     Busy(PathBuf),
     /// The operating system returned an error.
     #[error("{path}: {doing}")]
@@ -29,6 +29,14 @@ pub enum Error {
         /// The damage.
         why: String,
     },
+    /// The caller passed something that the file cannot have.
+    #[error("{path}: refused: {why}")]
+    Refused {
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason, for people.
+        why: String,
+    },
     /// A later version of Skopos wrote the file.
     #[error("{path} has layout {found}, and this program knows {known}")]
     Newer {
@@ -44,6 +52,10 @@ pub enum Error {
 impl Error {
     pub(crate) fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Self {
         Self::Damaged { path: path.to_path_buf(), why: why.to_string() }
+    }
+
+    pub(crate) fn refused(path: &Path, why: &dyn std::fmt::Display) -> Self {
+        Self::Refused { path: path.to_path_buf(), why: why.to_string() }
     }
 
     pub(crate) fn newer(path: &Path, found: u32) -> Self {

@@ -4,4 +4,5 @@ mod archive;
 mod estimate;
 mod history;
 mod replay;
+mod segment;
 mod stats;

@@ -1,4 +1,5 @@
-//! Checksums of a part's file. Every byte is covered, and every byte that is read is checked.
+//! Sealed files: Parquet files with checksums, which parts of history and segments of jobs share. Every byte is covered,
+//! and every byte that is read is checked.
 //!
 //! The rows come first, in blocks of [`BLOCK_BYTES`], the last one shorter; the metadata of the file have a CRC-32 of
 //! each block. What follows is the tail: indexes and metadata of Parquet. The name of the file has the length of the
@@ -16,8 +17,8 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::log::{DiskFile, Error, io_at};
 
-/// The key of the checksums in a part's metadata.
-pub(super) const KEY: &str = "skopos.blocks";
+/// The key of the checksums in the metadata of a file.
+pub(crate) const KEY: &str = "skopos.blocks";
 
 /// Bytes of a block: no longer than most pages, so that reading a page checks little else.
 const BLOCK_BYTES: usize = 16 * 1024;
@@ -26,7 +27,7 @@ const BLOCK_BYTES: usize = 16 * 1024;
 const DIGITS: usize = 8;
 
 /// Writes a file, and computes the checksums of its blocks.
-pub(super) struct SummedWriter {
+pub(crate) struct SummedWriter {
     file: Box<dyn DiskFile>,
     length: u64,
     blocks: Vec<u32>,
@@ -38,13 +39,18 @@ pub(super) struct SummedWriter {
 }
 
 impl SummedWriter {
-    pub(super) fn new(file: Box<dyn DiskFile>) -> Self {
+    pub(crate) fn new(file: Box<dyn DiskFile>) -> Self {
         let (blocks, current) = (Vec::new(), Hasher::new());
         Self { file, length: 0, blocks, current, current_bytes: 0, tail_at: None }
     }
 
+    /// Returns the bytes that were written.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
     /// Ends the blocks, and returns their checksums as a text. What is written from here on is the tail.
-    pub(super) fn begin_tail(&mut self) -> String {
+    pub(crate) fn begin_tail(&mut self) -> String {
         if self.current_bytes > 0 {
             self.end_block();
         }
@@ -53,7 +59,7 @@ impl SummedWriter {
     }
 
     /// Syncs the file. Returns the length of the tail, and its checksum with `name`.
-    pub(super) fn finish(mut self, name: impl FnOnce(u64) -> Vec<u8>) -> io::Result<(u64, u32)> {
+    pub(crate) fn finish(mut self, name: impl FnOnce(u64) -> Vec<u8>) -> io::Result<(u64, u32)> {
         self.file.sync()?;
         let tail = self.length - self.tail_at.unwrap_or(self.length);
         self.current.update(&name(tail));
@@ -87,19 +93,30 @@ impl Write for SummedWriter {
     }
 }
 
-/// Returns the checksum of a tail with a name.
-pub(super) fn of_tail(tail: &[u8], name: &[u8]) -> u32 {
+/// Reads the tail of a file with the length and the checksum that its name has; `None` if it is another one.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn tail(
+    file: &dyn DiskFile,
+    (length, sum): (u64, u32),
+    name: &[u8],
+) -> io::Result<Option<Tail>> {
+    let Some(at) = file.length()?.checked_sub(length) else { return Ok(None) };
+    // Not longer than the file.
+    let mut bytes = vec![0; length as usize];
+    file.read_at(&mut bytes, at)?;
     let mut hasher = Hasher::new();
-    hasher.update(tail);
+    hasher.update(&bytes);
     hasher.update(name);
-    hasher.finalize()
+    Ok((hasher.finalize() == sum).then(|| Tail { bytes: bytes.into(), at }))
 }
 
 /// The tail of a file, for the reader of its metadata.
-pub(super) struct Tail {
-    pub(super) bytes: Bytes,
+pub(crate) struct Tail {
+    pub(crate) bytes: Bytes,
     /// The place in the file at which it begins.
-    pub(super) at: u64,
+    pub(crate) at: u64,
 }
 
 impl Tail {
@@ -139,7 +156,7 @@ fn outside() -> ParquetError {
 
 /// The rows of a file. Blocks are checked whenever they are read.
 #[derive(Clone, Debug)]
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     file: Arc<dyn DiskFile>,
     sums: Arc<[u32]>,
     /// Bytes of all blocks.
@@ -148,7 +165,7 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Takes the checksums from a text; `None` if they are not those of `length` bytes.
-    pub(super) fn new(file: Arc<dyn DiskFile>, sums: &str, length: u64) -> Option<Self> {
+    pub(crate) fn new(file: Arc<dyn DiskFile>, sums: &str, length: u64) -> Option<Self> {
         let digits = sums.as_bytes().chunks(DIGITS);
         let sum = |digits: &[u8]| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
         let sums: Option<Arc<[u32]>> = digits.map(sum).collect();
@@ -160,7 +177,7 @@ impl Blocks {
     ///
     /// # Errors
     /// A block is damaged, or it cannot be read.
-    pub(super) fn check(&self) -> Result<(), ParquetError> {
+    pub(crate) fn check(&self) -> Result<(), ParquetError> {
         let mut at = 0;
         while at < self.length {
             let bytes = (self.length - at).min(1 << 20);
@@ -217,7 +234,7 @@ impl ChunkReader for Blocks {
 }
 
 /// Reads blocks one after the other.
-pub(super) struct BlockReader {
+pub(crate) struct BlockReader {
     blocks: Blocks,
     /// The place at which the next block begins.
     at: u64,
@@ -240,8 +257,20 @@ impl Read for BlockReader {
     }
 }
 
+/// Returns the error of a file that cannot be written, for example because the disk is full. It is never damage: its
+/// source is whole.
+pub(crate) fn unwritten(path: &Path, error: ParquetError) -> Error {
+    let source = match error {
+        ParquetError::External(cause) => {
+            cause.downcast::<io::Error>().map_or_else(io::Error::other, |source| *source)
+        }
+        other => io::Error::other(other),
+    };
+    io_at(path, "it cannot be written")(source)
+}
+
 /// Returns the error of a file that Parquet cannot read.
-pub(super) fn failed(path: &Path, error: ParquetError) -> Error {
+pub(crate) fn failed(path: &Path, error: ParquetError) -> Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<io::Error>() {
             Ok(source) if is_damage(&source) => Error::damaged(path, &source),

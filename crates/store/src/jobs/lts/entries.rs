@@ -1,0 +1,60 @@
+//! Entries of the catalogue, made again from the segments.
+
+use std::collections::BTreeSet;
+
+use skopos_model::job::JobId;
+use skopos_model::unpoisoned;
+
+use super::folder::{Lts, Placed};
+use super::index::Slot;
+use crate::jobs::entry::JobEntry;
+use crate::log::Error;
+
+impl Lts {
+    /// Passes the entry of every job to `each`, in the order of the jobs' ids. Two folders with the same segments give the
+    /// same entries. The ids of all jobs are in memory meanwhile.
+    ///
+    /// # Errors
+    /// A segment is damaged or cannot be read, or `each` failed.
+    pub fn entries(
+        &self,
+        site: &str,
+        mut each: impl FnMut(JobEntry) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for id in self.ids()? {
+            each(self.entry(site, &id)?)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the entry of a job.
+    ///
+    /// # Errors
+    /// A part is damaged, or it cannot be read.
+    pub fn entry(&self, site: &str, id: &JobId) -> Result<JobEntry, Error> {
+        let mut entry = JobEntry::new(site, id.clone());
+        for (segment, part) in self.find_in_segments(id)? {
+            let Some(read) = self.read_part(id, part.number)? else { continue };
+            read.records.iter().filter_map(|record| record.get()).for_each(|r| entry.add(&r));
+            entry.parts.push(Placed::new(segment.name(), &part).part);
+        }
+        Ok(entry)
+    }
+
+    /// Returns all jobs.
+    ///
+    /// # Errors
+    /// A segment is damaged or cannot be read.
+    pub fn ids(&self) -> Result<BTreeSet<JobId>, Error> {
+        // No compaction removes a segment meanwhile.
+        let _writing = unpoisoned(self.writing.lock());
+        let slots: Vec<Slot> = self.state().segments.keys().copied().collect();
+        let mut ids = BTreeSet::new();
+        for slot in slots {
+            if let Some(segment) = self.segment(slot)? {
+                ids.extend(segment.parts().iter().map(|part| part.id.clone()));
+            }
+        }
+        Ok(ids)
+    }
+}

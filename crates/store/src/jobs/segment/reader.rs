@@ -1,0 +1,163 @@
+//! Reads segments.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use skopos_model::Timestamp;
+use skopos_model::job::JobId;
+
+use super::columns::{LAYOUT, PARTS_KEY, SEGMENT_KEY, is_schema};
+use super::group::Group;
+use super::info::{self, Head, PartInfo};
+use super::name::SegmentName;
+use crate::jobs::part::{JobPart, StoredRecord};
+use crate::log::{Disk, Error, OsDisk, io_at};
+use crate::sealed::{self, Blocks, failed};
+
+/// A segment that is open to be read. Its file may be removed meanwhile.
+pub struct Segment {
+    path: PathBuf,
+    head: Head,
+    metadata: ParquetMetaData,
+    parts: Vec<PartInfo>,
+    /// The rows of each group.
+    groups: Vec<Range<u64>>,
+    blocks: Arc<Blocks>,
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Segment({}, {} parts)", self.path.display(), self.parts.len())
+    }
+}
+
+impl Segment {
+    /// Opens a segment, and checks its tail.
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged, or a later version of Skopos wrote it.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::open_on(&OsDisk, path)
+    }
+
+    pub(in crate::jobs) fn open_on(disk: &dyn Disk, path: &Path) -> Result<Self, Error> {
+        let damaged = |e: ParquetError| Error::damaged(path, &e);
+        let because = |why: &str| Error::damaged(path, &why);
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(SegmentName::parse);
+        let name = name.ok_or_else(|| because("its name is not that of a segment"))?;
+        let file = disk.open_to_read(path).map_err(io_at(path, "it cannot be opened"))?;
+        let tail = sealed::tail(&*file, (name.tail, name.sum), &name.covered());
+        let tail = tail.map_err(|e| failed(path, e.into()))?;
+        let tail = tail.ok_or_else(|| because("the checksum of its metadata is wrong"))?;
+        let reader = ParquetMetaDataReader::new();
+        let reader = reader.with_page_index_policy(PageIndexPolicy::Optional);
+        let metadata = reader.parse_and_finish(&tail).map_err(damaged)?;
+        let stored = |key: &str| {
+            let pairs = metadata.file_metadata().key_value_metadata()?;
+            pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
+        };
+        let head = stored(SEGMENT_KEY).and_then(|head| serde_json::from_str::<Head>(head).ok());
+        let head = head.ok_or_else(|| because("it does not have the metadata of a segment"))?;
+        if head.layout > LAYOUT {
+            let path = path.to_path_buf();
+            return Err(Error::Newer { path, found: head.layout, known: LAYOUT });
+        }
+        if !is_schema(metadata.file_metadata().schema_descr()).map_err(damaged)? {
+            return Err(because("its columns are not those of a segment"));
+        }
+        let parts = stored(PARTS_KEY).and_then(info::read);
+        let parts = parts.ok_or_else(|| because("its list of parts is damaged"))?;
+        let sums = stored(sealed::KEY).and_then(|sums| Blocks::new(file.into(), sums, tail.at));
+        let blocks = Arc::new(sums.ok_or_else(|| because("its list of checksums is damaged"))?);
+        let (mut groups, mut rows) = (Vec::new(), 0u64);
+        for group in metadata.row_groups() {
+            let count = u64::try_from(group.num_rows()).unwrap_or(0);
+            groups.push(rows..rows.saturating_add(count));
+            rows = rows.saturating_add(count);
+        }
+        if parts.last().map_or(0, |last| last.rows.end) != rows {
+            return Err(because("its rows differ from its list of parts"));
+        }
+        Ok(Self { path: path.to_path_buf(), head, metadata, parts, groups, blocks })
+    }
+
+    /// Returns the name of the file.
+    pub fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// Returns the parts, in the order of the rows: by job, then by number.
+    pub fn parts(&self) -> &[PartInfo] {
+        &self.parts
+    }
+
+    /// Returns the number of row groups.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Returns the time at which the segment was sealed.
+    pub fn sealed(&self) -> Timestamp {
+        Timestamp::from_nanos(self.head.sealed)
+    }
+
+    /// Returns a part's description, if the segment has the part.
+    pub fn part(&self, id: &JobId, number: u32) -> Option<&PartInfo> {
+        let at = self.parts.binary_search_by(|part| part.key().cmp(&(id, number)));
+        self.parts.get(at.ok()?)
+    }
+
+    /// Reads the records of a part, in the order of their arrival; nothing if the segment does not have the part. Every
+    /// byte that is read is checked, and so is the whole content.
+    ///
+    /// # Errors
+    /// The part is damaged, or it cannot be read.
+    pub fn read(&self, id: &JobId, number: u32) -> Result<Vec<StoredRecord>, Error> {
+        match self.part(id, number) {
+            Some(part) => Ok(self.read_part(part)?.records),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Reads a part.
+    pub(in crate::jobs) fn read_part(&self, part: &PartInfo) -> Result<JobPart, Error> {
+        let rows = self.rows(part).map_err(|e| failed(&self.path, e))?;
+        let is_whole = rows.iter().zip(0u32..).all(|((position, _), at)| *position == at);
+        let records: Vec<StoredRecord> = rows.into_iter().map(|(_, record)| record).collect();
+        if !is_whole || info::sum(records.iter(), &part.marks) != part.sum {
+            let why = format!("part {} of the job {} has other records", part.number, part.id);
+            return Err(Error::damaged(&self.path, &why));
+        }
+        let (id, marks) = (part.id.clone(), part.marks.clone());
+        Ok(JobPart { id, number: part.number, records, marks })
+    }
+
+    /// Returns the records of a part, sorted by position.
+    fn rows(&self, part: &PartInfo) -> Result<Vec<(u32, StoredRecord)>, ParquetError> {
+        let mut records = Vec::new();
+        let first = self.groups.partition_point(|rows| rows.end <= part.rows.start);
+        for (number, rows) in self.groups.iter().enumerate().skip(first) {
+            if rows.start >= part.rows.end {
+                break;
+            }
+            let wanted = part.rows.start.max(rows.start)..part.rows.end.min(rows.end);
+            let inside = (wanted.start - rows.start) as usize..(wanted.end - rows.start) as usize;
+            let group = Group { blocks: &self.blocks, metadata: &self.metadata, number };
+            records.extend(group.read(&part.id, inside)?);
+        }
+        records.sort_unstable_by_key(|(position, _)| *position);
+        Ok(records)
+    }
+
+    /// Checks every byte of the file that [`open`](Self::open) did not.
+    ///
+    /// # Errors
+    /// The file is damaged, or it cannot be read.
+    pub fn verify(&self) -> Result<(), Error> {
+        self.blocks.check().map_err(|e| failed(&self.path, e))
+    }
+}
