@@ -150,7 +150,8 @@ impl JobEntry {
             };
             let combined = match (self.used.get(resource.name), resource.combine) {
                 (None, _) => value,
-                (Some(known), Combine::Sum) => known + value,
+                // A document has no infinite number.
+                (Some(known), Combine::Sum) => (known + value).clamp(f64::MIN, f64::MAX),
                 (Some(known), Combine::Max) => known.max(value),
             };
             self.used.insert(resource.name.to_owned(), combined);

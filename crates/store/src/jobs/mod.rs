@@ -14,10 +14,15 @@
 //! - A part is identified by its site, job, generation and number. Sealing it again changes nothing.
 //! - The catalogue has nothing that the segments have not.
 //!
-//! Read in this order: `part`, `entry`.
+//! Read in this order: `part`, `entry`, [`catalogue`].
 
 mod part;
 mod entry;
+pub mod catalogue;
 
+pub use catalogue::{
+    Amount, Applied, Catalogue, Change, Cursor, Filter, JobKey, JobRow, Order, Page, PageRequest,
+    ResourceRange, Sort, SqliteCatalogue, Visibility,
+};
 pub use entry::{Dated, JobEntry, MAX_NODES};
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
