@@ -70,7 +70,13 @@ pub(super) fn are_among(asked: &BTreeSet<Word>, words: &BTreeSet<String>) -> boo
 
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(|word| &word[..word.floor_char_boundary(MAX_WORD_BYTES)])
+    words.map(|word| {
+        let mut end = word.len().min(MAX_WORD_BYTES);
+        while !word.is_char_boundary(end) {
+            end -= 1;
+        }
+        &word[..end]
+    })
 }
 
 #[cfg(test)]

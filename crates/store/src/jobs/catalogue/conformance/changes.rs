@@ -59,7 +59,7 @@ pub(super) fn a_change_that_is_refused_leaves_nothing(open: Open<'_>) {
 
 pub(super) fn a_change_made_again_changes_nothing(open: Open<'_>, seed: u64) {
     let (catalogue, mut jobs) = (open(), Jobs::new(seed));
-    let entries: Vec<JobEntry> = (0..40).map(|_| jobs.next()).collect();
+    let entries: Vec<JobEntry> = (0..40).map(|_| jobs.job()).collect();
     let removed: Vec<JobKey> = entries.iter().step_by(7).map(key).collect();
     let segments = ["a".to_owned(), "b".to_owned()];
     let change = Change {
@@ -79,7 +79,7 @@ pub(super) fn a_change_made_again_changes_nothing(open: Open<'_>, seed: u64) {
 fn histories(jobs: &mut Jobs) -> Vec<JobEntry> {
     let mut entries = BTreeMap::new();
     for _ in 0..30 {
-        let entry = jobs.next();
+        let entry = jobs.job();
         entries.insert(key(&entry), entry);
     }
     let entries = entries.into_values();

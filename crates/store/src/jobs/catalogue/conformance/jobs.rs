@@ -42,7 +42,7 @@ impl Jobs {
     }
 
     /// Returns a job. It may be an orphan, run, or have ended.
-    pub fn next(&mut self) -> JobEntry {
+    pub fn job(&mut self) -> JobEntry {
         let generation = self.below(2) as u32;
         let mut entry = entry(&format!("{}{}", self.below(60), self.word().replace('\0', "")), &[]);
         entry.id = JobId::new(entry.id.job(), generation).expect("an id");

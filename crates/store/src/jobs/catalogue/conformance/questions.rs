@@ -26,7 +26,7 @@ fn filled(catalogue: &dyn Catalogue, entries: &[JobEntry]) {
 /// Returns some jobs, each of which stands once.
 pub(super) fn some_jobs(jobs: &mut Jobs) -> Vec<JobEntry> {
     let mut seen = BTreeSet::new();
-    let all: Vec<JobEntry> = (0..JOBS).map(|_| jobs.next()).collect();
+    let all: Vec<JobEntry> = (0..JOBS).map(|_| jobs.job()).collect();
     all.into_iter().filter(|e| seen.insert((e.site.clone(), e.id.clone()))).collect()
 }
 
