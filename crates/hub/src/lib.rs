@@ -28,6 +28,7 @@ mod past;
 pub mod topics;
 mod measuring;
 pub mod pki;
+pub mod catalogue;
 mod backend;
 pub mod read;
 mod insights;

@@ -17,6 +17,7 @@
 pub mod stats;
 pub mod estimate;
 pub mod replay;
+mod sqlite;
 pub mod archive;
 mod log;
 mod sealed;

@@ -1,18 +1,11 @@
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 
 use super::error::{Error, sql_error};
 use super::schema;
-
-/// Time that a writer waits for other writers. A batch takes well below a second; ten of them may wait.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Time that a reader waits for a lock. It hardly ever has to: only while another process removes the
-/// write-ahead log.
-const READ_TIMEOUT: Duration = Duration::from_secs(2);
+use crate::sqlite::READ_TIMEOUT;
 
 /// An open archive.
 #[derive(Debug)]
@@ -59,7 +52,6 @@ impl Archive {
     }
 
     fn prepared(path: &Path, mut connection: Connection) -> Result<Self, Error> {
-        connection.busy_timeout(WRITE_TIMEOUT).map_err(|e| cannot_open(path, e))?;
         schema::prepare(path, &mut connection)?;
         Ok(Self { path: path.to_owned(), connection })
     }

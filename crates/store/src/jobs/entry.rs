@@ -150,7 +150,8 @@ impl JobEntry {
             };
             let combined = match (self.used.get(resource.name), resource.combine) {
                 (None, _) => value,
-                (Some(known), Combine::Sum) => known + value,
+                // A document has no infinite number.
+                (Some(known), Combine::Sum) => (known + value).clamp(f64::MIN, f64::MAX),
                 (Some(known), Combine::Max) => known.max(value),
             };
             self.used.insert(resource.name.to_owned(), combined);
@@ -285,6 +286,29 @@ mod tests {
         assert_eq!(orphan.started(), Some(Timestamp::from_nanos(30)));
         orphan.add(&record(Kind::Start, 50, br#"{"user":"ann"}"#));
         assert_eq!((orphan.state(), orphan.user()), (JobState::Running, Some("ann")));
+    }
+
+    /// JSON has no infinite number: the document of such an entry could not be read again.
+    #[test]
+    fn a_sum_that_is_too_large_stays_finite() {
+        let report = serde_json::json!({
+            "version": skopos_model::task::SUMMARY_VERSION,
+            "task": {"class": "a", "command": ["a"], "folder": "", "monitor": "skopos"},
+            "host": {"node": "n01", "kernel": "6", "cores": 2, "memory_bytes": 1},
+            "start_seconds": 1.0, "end_seconds": 3.0,
+            "ended": {"exit_type": "normal", "status": 0, "signal": null, "limits": [],
+                "guilty": null},
+            "level": 1,
+            "resources": {"cpu_seconds": {"value": 1e308, "unit": "seconds", "method": "wait4",
+                "completeness": "all", "error_bound": null}},
+            "mechanisms": [], "overhead": {"cpu_seconds": 0.0, "resident_bytes_max": 1, "stops": 0},
+            "disturbed": [], "findings": [], "processes": [], "processes_left_out": 0
+        });
+        let report = report.to_string();
+        let entry = entry(&[record(Kind::Report, 1, report.as_bytes()); 3]);
+        assert_eq!((entry.reports, entry.used("cpu_seconds")), (3, Some(f64::MAX)));
+        let document = serde_json::to_string(&entry).expect("a document");
+        assert_eq!(serde_json::from_str::<JobEntry>(&document).expect("an entry"), entry);
     }
 
     #[test]

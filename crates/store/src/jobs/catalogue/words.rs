@@ -1,0 +1,109 @@
+//! Free text as words, the same for every database.
+//!
+//! A word is a run of letters and digits in lower case. An entry has a set of words; a question names words, each of
+//! which must be there. `grom*` asks for words that begin with `grom`.
+
+use std::collections::BTreeSet;
+
+use super::super::entry::JobEntry;
+
+/// The most words of an entry. A command of the longest kind has two thousand.
+pub const MAX_WORDS: usize = 4096;
+
+/// The longest word; the rest of a longer one is not looked at. The longest checksums have this length.
+pub const MAX_WORD_BYTES: usize = 128;
+
+/// A word of a question.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Word {
+    /// Letters and digits.
+    pub text: String,
+    /// True if longer words count that begin with this one.
+    pub is_beginning: bool,
+}
+
+/// Returns the words of the name, command, tags, details and findings of an entry, and the number of words for which
+/// there was no room.
+pub(super) fn of_entry(entry: &JobEntry) -> (BTreeSet<String>, u64) {
+    let (mut words, mut left_out) = (BTreeSet::new(), 0);
+    let mut add = |text: &str| {
+        for word in split(&text.to_lowercase()) {
+            match words.len() < MAX_WORDS {
+                _ if words.contains(word) => {}
+                true => drop(words.insert(word.to_owned())),
+                false => left_out += 1,
+            }
+        }
+    };
+    entry.all_tags().into_iter().for_each(&mut add);
+    if let Some(start) = entry.start.as_ref().map(|start| &start.value) {
+        add(&start.name);
+        start.command.iter().for_each(|text| add(text));
+        start.details.iter().flat_map(|(name, value)| [name, value]).for_each(|text| add(text));
+    }
+    entry.findings.iter().for_each(|text| add(text));
+    (words, left_out)
+}
+
+/// Returns the words of a question.
+pub(super) fn of_question(text: &str) -> BTreeSet<Word> {
+    let text = text.to_lowercase();
+    let runs = text.split_whitespace().flat_map(|run| {
+        let words: Vec<&str> = split(run).collect();
+        let last = words.len().saturating_sub(1);
+        let is_beginning = move |at: usize| at == last && run.ends_with('*');
+        words.into_iter().enumerate().map(move |(at, word)| (word, is_beginning(at)))
+    });
+    runs.map(|(word, is_beginning)| Word { text: word.to_owned(), is_beginning }).collect()
+}
+
+/// Returns true if each word of a question is among those of an entry.
+pub(super) fn are_among(asked: &BTreeSet<Word>, words: &BTreeSet<String>) -> bool {
+    asked.iter().all(|word| match word.is_beginning {
+        false => words.contains(&word.text),
+        true => {
+            let from = words.range(word.text.clone()..).next();
+            from.is_some_and(|first| first.starts_with(&word.text))
+        }
+    })
+}
+
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(|word| {
+        let mut end = word.len().min(MAX_WORD_BYTES);
+        while !word.is_char_boundary(end) {
+            end -= 1;
+        }
+        &word[..end]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_words_and_beginnings_of_words() {
+        let check = |text: &str, expected: &[(&str, bool)]| {
+            let words = of_question(text);
+            let found: Vec<_> = words.iter().map(|w| (w.text.as_str(), w.is_beginning)).collect();
+            assert_eq!(found, expected, "{text:?}");
+        };
+        check("", &[]);
+        check(" * ! \"", &[]);
+        check("Slow GROM*", &[("grom", true), ("slow", false)]);
+        check("/opt/run.sh*", &[("opt", false), ("run", false), ("sh", true)]);
+        check("über' OR 1=1 --", &[("1", false), ("or", false), ("über", false)]);
+        let long = "é".repeat(MAX_WORD_BYTES);
+        check(&long, &[("é".repeat(MAX_WORD_BYTES / 2).as_str(), false)]);
+    }
+
+    #[test]
+    fn words_without_room_are_counted() {
+        let mut entry = JobEntry::new("s", skopos_model::job::JobId::new("1", 0).expect("an id"));
+        entry.findings = (0..=MAX_WORDS).map(|n| format!("w{n} same")).collect();
+        let (words, left_out) = of_entry(&entry);
+        assert_eq!((words.len(), left_out), (MAX_WORDS, 2));
+    }
+}
