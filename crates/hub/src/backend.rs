@@ -6,6 +6,7 @@ use skopos_query::Engine;
 use tokio::sync::watch;
 
 use crate::counts::ListenerCounts;
+use crate::jobs::JobsPlace;
 use crate::measuring::Measuring;
 use crate::pulse::Pulse;
 use crate::source::HubSource;
@@ -25,6 +26,8 @@ pub struct Backend {
     pub counts: ListenerCounts,
     /// Statements that are evaluated again.
     pub standings: Standings,
+    /// The jobs of the site.
+    pub jobs: Arc<JobsPlace>,
     /// Has values measured that are too old.
     pub measuring: Measuring,
 }

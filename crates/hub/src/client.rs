@@ -19,7 +19,7 @@ use skopos_query::arrow::error::ArrowError;
 use skopos_query::arrow::ipc::reader::StreamReader;
 use skopos_query::{Answer, Limits, Way};
 
-use crate::messages::{GetRequest, Head, Request, socket_path};
+use crate::messages::{GetRequest, Head, Request, StoreRequest, socket_path};
 use crate::standing::Change;
 use skopos_term::Failure;
 
@@ -143,6 +143,15 @@ pub fn get(
     let mut body = vec![0; head.bytes];
     input.read_exact(&mut body).map_err(|e| no_answer(&e))?;
     serde_json::from_slice(&body).map_err(|e| not_understood(&e))
+}
+
+/// Stores records of jobs in the hub at the other end of `stream`, which answers once they are durable.
+///
+/// # Errors
+/// Fails if the hub refuses a record, cannot store it, or is gone.
+pub fn store_jobs(stream: &UnixStream, request: &StoreRequest) -> Result<(), Failure> {
+    send(stream, request)?;
+    head(&mut BufReader::new(stream)).map(drop)
 }
 
 /// The changes of a standing question, as the hub sends them.

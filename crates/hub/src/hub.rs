@@ -9,7 +9,7 @@ use skopos_model::{Sample, Timestamp, Topic};
 use skopos_node::{LiveArgs, Renewing};
 use skopos_query::{Engine, Registry, Source};
 use skopos_shm::Host;
-use skopos_term::Failure;
+use skopos_term::{Failure, state};
 use skopos_wire::{
     Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher, Plane, PlaneConfig,
     RenewalResponder,
@@ -23,6 +23,7 @@ use crate::counts::Counts;
 use crate::facts::{Counters, FactsPublisher};
 use crate::insight_infos::InsightInfos;
 use crate::insights::HubInsights;
+use crate::jobs::JobsPlace;
 use crate::local::Local;
 use crate::measuring::Measuring;
 use crate::pki::Pki;
@@ -36,7 +37,7 @@ use crate::tables;
 const LISTENERS: [&str; 3] = ["unix", "http", "flight"];
 
 /// The site of a hub that does not follow other nodes.
-const ALONE: &str = "default";
+pub const ALONE: &str = "default";
 
 /// A hub, which works on threads of its own until it is dropped.
 pub struct Hub {
@@ -110,7 +111,9 @@ impl Hub {
         let local = Host::open_dirs(vec![dir.to_path_buf()])?.without(MIRROR_NAME);
         let infos = InsightInfos::default();
         let source = Arc::new(HubSource::new(Local::new(local), follower.as_ref(), infos.clone()));
-        let engine = Engine::new(tables_of(&source, config, file)?)
+        let site = plane.map_or_else(|| ALONE.to_owned(), |plane| plane.site);
+        let jobs = Arc::new(JobsPlace::new(state::jobs(), &site));
+        let engine = Engine::new(tables_of((&source, &jobs), config, file)?)
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
         let counts = LISTENERS.map(|name| (name, Arc::<Counts>::default())).into();
@@ -119,8 +122,7 @@ impl Hub {
         let engine = Arc::new(engine);
         let standings = Standings::new(&engine);
         let backend =
-            Arc::new(Backend { engine, source, pulse, others, counts, standings, measuring });
-        let site = plane.map_or_else(|| ALONE.to_owned(), |plane| plane.site);
+            Arc::new(Backend { engine, source, pulse, others, counts, standings, jobs, measuring });
         let dir = dir.to_path_buf();
         let _renewals = renewals;
         Ok(Self { work: None, backend, infos, site, dir, pki, _renewals, follower, runtime })
@@ -190,7 +192,7 @@ fn no_thread(e: std::io::Error) -> Failure {
 
 /// The tables of the hub's engine, aliases among them.
 fn tables_of(
-    source: &Arc<HubSource>,
+    (source, jobs): (&Arc<HubSource>, &Arc<JobsPlace>),
     config: &HubConfig,
     file: Option<&Path>,
 ) -> Result<Registry, Failure> {
@@ -199,7 +201,7 @@ fn tables_of(
     let (own, all) = (source.clone(), source.clone() as Arc<dyn Source>);
     let mut registry = Registry::new(all.clone());
     let look_up = Box::new(move |topic: &Topic| own.insight_info(topic));
-    tables::register(&mut registry, &all, archive, look_up).map_err(broken)?;
+    tables::register(&mut registry, &all, (archive, jobs.clone()), look_up).map_err(broken)?;
     for (name, topic) in &config.aliases {
         registry.alias(name, topic.clone()).map_err(|e| {
             Failure::new(format!("[hub.aliases] {name}"))

@@ -8,6 +8,7 @@
 //! ← {"error":"there is no table `lates`","hint":"did you mean `latest`?","bytes":0}\n
 //! ```
 //! `{"get":["mem/*"],"max_age_ms":1000}` asks for latest values without SQL; the answer is a JSON document.
+//! `{"store_jobs":[…],"producer":"run","epoch":1}` stores records of jobs; the answer comes when they are durable.
 //! After a request with `"standing":true` the hub sends an answer after each change, until the client closes the
 //! connection: a stream of new rows, then `gone_bytes` of a second stream with the rows that are gone.
 
@@ -45,6 +46,36 @@ pub struct GetRequest {
     /// Maximum age of a value, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age_ms: Option<u64>,
+}
+
+/// Stores records of jobs.
+#[derive(Default, Deserialize, Serialize)]
+pub struct StoreRequest {
+    /// The records; their sequences are the places in the list.
+    pub store_jobs: Vec<JobDocument>,
+    /// Name of the producer.
+    pub producer: String,
+    /// The run of the producer.
+    pub epoch: i64,
+}
+
+/// A record of a job whose content is a document.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct JobDocument {
+    /// Id that the batch system gave the job.
+    pub job: String,
+    /// Number of the job's run.
+    #[serde(default)]
+    pub generation: u32,
+    /// Node that the record is about; empty for the whole job.
+    #[serde(default)]
+    pub node: String,
+    /// Time of the record, in nanoseconds of UNIX time.
+    pub time_ns: i64,
+    /// Kind of the record.
+    pub kind: String,
+    /// Its document.
+    pub document: serde_json::Value,
 }
 
 /// The line before an answer.

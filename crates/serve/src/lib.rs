@@ -2,13 +2,14 @@
 //!
 //! Read in this order: [`Listeners`] opens them. `unix` is the UNIX socket, with a thread for each connection. `listen`
 //! is the common part of the two TCP listeners: address, admission, number of connections, and shutdown. `http` and
-//! `flight` answer, with a file for each kind of answer.
+//! `flight` answer, with a file for each kind of answer. `jobs` stores records that come by the UNIX socket.
 
 #![forbid(unsafe_code)]
 // They panic when the reader is gone; `skopos_term` has replacements that do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod shares;
+mod jobs;
 mod unix;
 mod listen;
 mod http;

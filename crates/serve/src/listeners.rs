@@ -45,8 +45,8 @@ impl Listeners {
         let (at, of_http) = (args.http(config), (config.hosts.clone(), admittance.clone()));
         let http = http::open(at, of_http, backend.clone(), counts("http"), runtime)?;
         let address = args.flight(config);
-        let flight =
-            flight::open(address, admittance, backend.engine.clone(), counts("flight"), runtime)?;
+        let answering = (backend.engine.clone(), backend.jobs.clone());
+        let flight = flight::open(address, admittance, answering, counts("flight"), runtime)?;
         Ok(Self { _unix: unix, http, flight })
     }
 }

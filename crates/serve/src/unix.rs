@@ -21,14 +21,16 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use skopos_access::Caller;
+use skopos_model::job::MAX_DOCUMENT_BYTES;
 use skopos_query::arrow::array::RecordBatch;
 use skopos_query::{Answer, Error, Limits, MAX_SQL_BYTES, Way};
 use tokio::runtime::Handle;
 
+use crate::jobs;
 use crate::listen::{Connections, Open};
 use skopos_hub::Backend;
 use skopos_hub::counts::{Counts, OpenConnection};
-use skopos_hub::messages::{GetRequest, Head, Request, socket_path};
+use skopos_hub::messages::{GetRequest, Head, Request, StoreRequest, socket_path};
 use skopos_hub::pieces::arrow;
 use skopos_hub::read::{ReadError, read};
 use skopos_hub::{Change, Question};
@@ -43,8 +45,9 @@ const MAX_CONNECTIONS: u64 = 256;
 /// Number of connections that are turned away and stay open, so that the client can send its request and read why.
 const MAX_TURNED_AWAY: usize = 16;
 
-/// The longest request: a statement, for whose bytes JSON needs up to six bytes each, and the rest of the document.
-const MAX_REQUEST_BYTES: u64 = 6 * MAX_SQL_BYTES as u64 + 1024;
+/// The longest request: a statement, for whose bytes JSON needs up to six bytes each, or records of a job, the longest of
+/// which is a report.
+const MAX_REQUEST_BYTES: u64 = 6 * MAX_SQL_BYTES as u64 + 2 * MAX_DOCUMENT_BYTES as u64;
 
 /// Maximum number of topics and patterns in one request without SQL.
 const MAX_GET_TOPICS: usize = 256;
@@ -180,6 +183,14 @@ fn is_allowed(stream: &UnixStream) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
+/// A request without SQL.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum OtherRequest {
+    Get(GetRequest),
+    Store(StoreRequest),
+}
+
 /// One client.
 struct Connection {
     stream: Arc<UnixStream>,
@@ -208,9 +219,10 @@ impl Connection {
             // An answer holds its permit until it is sent.
             let mut held = None;
             let head = match serde_json::from_slice::<Request>(&line) {
-                Err(e) => match serde_json::from_slice::<GetRequest>(&line) {
+                Err(e) => match serde_json::from_slice::<OtherRequest>(&line) {
                     Err(_) => Head::refusing(format!("not a request: {e}"), None),
-                    Ok(request) => self.get(&request, &mut body)?,
+                    Ok(OtherRequest::Get(request)) => self.get(&request, &mut body)?,
+                    Ok(OtherRequest::Store(request)) => jobs::store(&self.backend, &request),
                 },
                 Ok(request) if request.standing => return self.answer_standing(request),
                 Ok(request) => match self.answer(&request)? {

@@ -14,6 +14,9 @@ pub const CALIBRATION: &str = "calibration.json";
 /// The name of the archive of tasks in a folder of state.
 const ARCHIVE: &str = "tasks.sqlite";
 
+/// The name of the folder of jobs in a folder of state.
+const JOBS: &str = "jobs";
+
 /// Returns the folder of this user, which may not exist yet; `None` if the environment does not determine it.
 pub fn folder() -> Option<PathBuf> {
     folder_of(rustix::process::geteuid().is_root(), |name| env::var_os(name))
@@ -46,6 +49,11 @@ pub fn calibration() -> Option<PathBuf> {
 /// Returns the path of the default archive of tasks.
 pub fn archive() -> Option<PathBuf> {
     folder().map(|folder| folder.join(ARCHIVE))
+}
+
+/// Returns the path of the folder of jobs.
+pub fn jobs() -> Option<PathBuf> {
+    folder().map(|folder| folder.join(JOBS))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 mod insights;
 mod anomalies;
 mod tasks;
+mod jobs;
+mod job_samples;
 #[cfg(test)]
 mod tests;
 
@@ -14,24 +16,30 @@ use std::sync::Arc;
 
 use skopos_query::{Error, Registry, Source};
 
+use crate::jobs::JobsPlace;
+
 use self::anomalies::Anomalies;
 use self::insights::Insights;
 pub use self::insights::{InsightInfo, LookUp};
+use self::job_samples::JobSamples;
+use self::jobs::JobsTable;
 use self::tasks::Tasks;
 
-/// Registers all tables: over `source`, over the archive of tasks in the file `archive`, and with
-/// descriptions of insights from `insight`.
+/// Registers all tables: over `source`, over the archive of tasks in the file `archive`, over the jobs in
+/// `jobs`, and with descriptions of insights from `insight`.
 ///
 /// # Errors
 /// A name is taken.
 pub fn register(
     registry: &mut Registry,
     source: &Arc<dyn Source>,
-    archive: Option<PathBuf>,
+    (archive, jobs): (Option<PathBuf>, Arc<JobsPlace>),
     insight: LookUp,
 ) -> Result<(), Error> {
     registry.register(Insights::new(source.clone(), insight))?;
     registry.register(Anomalies::new(source.clone()))?;
     registry.register(Tasks::all(archive.clone()))?;
-    registry.register(Tasks::of_jobs(archive))
+    registry.register(Tasks::of_jobs(archive))?;
+    registry.register(JobsTable::new(jobs.clone()))?;
+    registry.register(JobSamples::new(jobs))
 }

@@ -1,4 +1,4 @@
-//! `tasks` and `jobs`: the reports in the archive of tasks, with a column for each resource.
+//! `tasks` and `parallel_jobs`: the reports in the archive of tasks, with a column for each resource.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const OF_TASKS: [(&str, Field, &str); 14] = [
     ("rank", Field::Rank, "Number of the rank in its job"),
 ];
 
-/// Columns of `jobs` before those of resources.
+/// Columns of `parallel_jobs` before those of resources.
 const OF_JOBS: [(&str, Field, &str); 12] = [
     ("job", Field::Job, "Id of the job"),
     ("launcher", Field::Launcher, "Launcher of the job"),
@@ -57,7 +57,7 @@ const OF_JOBS: [(&str, Field, &str); 12] = [
     ("collection", Field::Set, "Name that the report was imported under"),
 ];
 
-/// The table `tasks` or `jobs`.
+/// The table `tasks` or `parallel_jobs`.
 #[derive(Debug)]
 pub(super) struct Tasks {
     name: &'static str,
@@ -78,10 +78,10 @@ impl Tasks {
         Self::new("tasks", help, &OF_TASKS, None, archive)
     }
 
-    /// Returns the table `jobs`.
+    /// Returns the table `parallel_jobs`.
     pub(super) fn of_jobs(archive: Option<PathBuf>) -> Self {
         let help = "Reports of parallel jobs in the archive";
-        Self::new("jobs", help, &OF_JOBS, Some(Filter::Jobs), archive)
+        Self::new("parallel_jobs", help, &OF_JOBS, Some(Filter::Jobs), archive)
     }
 
     fn new(

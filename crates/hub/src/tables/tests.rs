@@ -13,6 +13,7 @@ use skopos_query::{Described, Engine, Error, Limits, Node, Registry, Row, Source
 use skopos_store::archive::Archive;
 
 use super::{InsightInfo, register};
+use crate::jobs::JobsPlace;
 
 /// The time in every test.
 const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
@@ -72,11 +73,12 @@ impl Source for World {
 fn engine_over(world: World, archive: Option<PathBuf>) -> Engine {
     let source: Arc<dyn Source> = Arc::new(world);
     let mut registry = Registry::new(source.clone());
+    let jobs = Arc::new(JobsPlace::new(None, "site"));
     let insight = |topic: &Topic| {
         let text = |text: &str| (topic.metric() == "load").then(|| text.to_owned());
         InsightInfo { formula: text("sum of loads"), reason: text("no agent is alive") }
     };
-    register(&mut registry, &source, archive, Box::new(insight)).expect("registered");
+    register(&mut registry, &source, (archive, jobs), Box::new(insight)).expect("registered");
     Engine::new(registry).expect("an engine")
 }
 
@@ -197,10 +199,10 @@ fn tasks_join_with_live_tables() {
         ("SELECT class FROM tasks WHERE class <> 'align' ORDER BY started_at LIMIT 1", &["it's"]),
         ("SELECT class FROM tasks WHERE job IS NOT NULL", &["it's", "solve"]),
         (
-            "SELECT job, launcher, ranks, missing_ranks, class, resident_bytes_max FROM jobs",
+            "SELECT job, launcher, ranks, missing_ranks, class, resident_bytes_max FROM parallel_jobs",
             &["4711 | slurm | 8 | 1 | solve | 5000000000.0"],
         ),
-        ("SELECT job FROM jobs WHERE class = 'align'", &[]),
+        ("SELECT job FROM parallel_jobs WHERE class = 'align'", &[]),
     ] {
         assert_eq!(answer(&engine, sql), expected, "{sql}");
     }
@@ -322,6 +324,9 @@ fn tables_have_help() {
     let engine = engine(None);
     let all = "SELECT name FROM tables WHERE help <> '' AND
                name IN ('insights', 'anomalies', 'tasks', 'jobs')";
-    assert_eq!(answer(&engine, all), ["anomalies", "insights", "jobs", "tasks"]);
+    assert_eq!(
+        answer(&engine, all),
+        ["anomalies", "insights", "job_samples", "jobs", "parallel_jobs", "tasks"]
+    );
     assert_eq!(answer(&engine, "SELECT name FROM columns WHERE help = ''"), [""; 0]);
 }

@@ -18,6 +18,8 @@ mod status;
 mod info;
 mod catalog;
 mod flow;
+mod plain_data;
+mod put;
 mod service;
 mod get_schema;
 mod guard;
@@ -45,6 +47,7 @@ use crate::listen::{
 };
 use skopos_hub::config::FlightAddress;
 use skopos_hub::counts::Counts;
+use skopos_hub::jobs::JobsPlace;
 use skopos_term::Failure;
 
 /// Maximum number of connections. A driver's pool has several for each program.
@@ -76,7 +79,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) fn open(
     address: Option<FlightAddress>,
     admittance: Admittance,
-    engine: Arc<Engine>,
+    (engine, jobs): (Arc<Engine>, Arc<JobsPlace>),
     counts: Arc<Counts>,
     runtime: &Runtime,
 ) -> Result<TcpEndpoint, Failure> {
@@ -89,18 +92,18 @@ pub(crate) fn open(
     };
     let served = counts.clone();
     TcpEndpoint::open(&protocol, address, &admittance.clone(), counts, runtime, |incoming| {
-        serve(incoming, admittance, engine, served)
+        serve(incoming, admittance, (engine, jobs), served)
     })
 }
 
 async fn serve(
     incoming: Incoming,
     admittance: Admittance,
-    engine: Arc<Engine>,
+    (engine, jobs): (Arc<Engine>, Arc<JobsPlace>),
     counts: Arc<Counts>,
 ) {
     let service =
-        FlightServiceServer::new(FullService::new(SqlService::new(engine, counts.clone())))
+        FlightServiceServer::new(FullService::new(SqlService::new(engine, jobs, counts.clone())))
             .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let router = Server::builder()
         .max_concurrent_streams(MAX_STREAMS)

@@ -17,8 +17,7 @@ use arrow_flight::sql::{
     SqlInfo, TicketStatementQuery,
 };
 use arrow_flight::{
-    Action, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc,
-    Ticket,
+    Action, FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket,
 };
 use futures_util::TryStreamExt as _;
 use prost::Message as _;
@@ -26,7 +25,6 @@ use prost::bytes::Bytes;
 use skopos_access::Caller;
 use skopos_query::arrow::array::{RecordBatch, RecordBatchOptions};
 use skopos_query::arrow::datatypes::Schema;
-use skopos_query::arrow::ipc::root_as_message;
 use skopos_query::arrow::ipc::writer::IpcWriteOptions;
 use skopos_query::{Engine, Limits, Stream};
 use tokio::time::timeout;
@@ -36,9 +34,12 @@ use super::catalog::{self, Keys};
 use super::flow::{self, Flow, plain};
 use super::handle::Handle;
 use super::info::{SQL_INFO, TYPES};
+use super::plain_data::refusal;
 use super::prepared::{Bound, Statements};
+use super::put::{Acknowledgements, put};
 use super::status;
 use skopos_hub::counts::Counts;
+use skopos_hub::jobs::JobsPlace;
 
 /// Limits of a query. Answers are streamed, so they may be long: ten million rows are some hundred megabytes.
 const LIMITS: Limits = Limits { deadline: Duration::from_secs(60), rows: 10_000_000, threads: 0 };
@@ -52,6 +53,7 @@ const VALUES_TIME: Duration = Duration::from_secs(10);
 /// The service with all requests of Flight SQL.
 pub(super) struct SqlService {
     engine: Arc<Engine>,
+    jobs: Arc<JobsPlace>,
     counts: Arc<Counts>,
     statements: Statements,
     /// Identifier of this hub: handles of an earlier hub at this address are unknown.
@@ -62,11 +64,12 @@ pub(super) struct SqlService {
 type Answer<T> = Result<Response<T>, Status>;
 
 impl SqlService {
-    /// Answers from `engine`.
-    pub(super) fn new(engine: Arc<Engine>, counts: Arc<Counts>) -> Self {
+    /// Answers from `engine`, and stores records in `jobs`.
+    pub(super) fn new(engine: Arc<Engine>, jobs: Arc<JobsPlace>, counts: Arc<Counts>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             engine,
+            jobs,
             counts,
             statements: Statements::default(),
             hub: u64::try_from(since.as_nanos()).unwrap_or_default(),
@@ -190,17 +193,6 @@ async fn values(stream: PeekableFlightDataStream) -> Result<RecordBatch, Status>
         }
     }
     found.ok_or_else(|| status::of(&skopos_query::Error::ParameterRows(0)))
-}
-
-/// Returns the reason to refuse a message of values. A message with compressed buffers says itself how much memory its
-/// reader should take, up to 2^63 bytes. A dictionary may grow with each message, and one row needs none.
-fn refusal(data: &FlightData) -> Option<&'static str> {
-    let message = root_as_message(&data.data_header).ok()?;
-    if message.header_as_dictionary_batch().is_some() {
-        return Some("the values have a dictionary; send them plain");
-    }
-    let is_compressed = message.header_as_record_batch()?.compression().is_some();
-    is_compressed.then_some("the values are compressed; send them plain")
 }
 
 #[tonic::async_trait]
@@ -479,6 +471,15 @@ impl FlightSqlService for SqlService {
         _: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
         Err(status::refused_write())
+    }
+
+    async fn do_put_fallback(
+        &self,
+        request: Request<PeekableFlightDataStream>,
+        _: Any,
+    ) -> Answer<Acknowledgements> {
+        let caller = caller_of(&request);
+        put(self.jobs.clone(), caller, request.into_inner()).await.map(Response::new)
     }
 
     /// Does nothing: the properties are constants.

@@ -9,6 +9,7 @@ use skopos_model::Topic;
 use skopos_query::{Answer, Engine, Error, Limits, Registry, Source};
 
 use skopos_hub::client::{Changes, Client};
+use skopos_hub::jobs::JobsPlace;
 use skopos_hub::{Change, Local, Pulse, Question, Standing, Standings, tables};
 
 use super::answer::{self, Format, show};
@@ -133,7 +134,8 @@ impl Asker {
     /// Explains empty tables of tasks, if the statement names such a table and the archive does not exist.
     fn note(&self, sql: &str) -> Option<String> {
         let mut words = sql.split(|c: char| !c.is_alphanumeric() && c != '_');
-        let is_asked = words.any(|w| ["tasks", "jobs"].iter().any(|t| t.eq_ignore_ascii_case(w)));
+        let is_asked =
+            words.any(|w| ["tasks", "parallel_jobs"].iter().any(|t| t.eq_ignore_ascii_case(w)));
         let file = self.archive.as_ref().filter(|file| is_asked && !file.exists())?;
         let file = file.display();
         Some(format!("note: {file} does not exist yet: `skopos run --archive` keeps tasks there"))
@@ -171,10 +173,11 @@ fn engine(local: Local) -> Result<(Engine, tokio::runtime::Runtime), Failure> {
     let local = Arc::new(local);
     let source: Arc<dyn Source> = local.clone();
     let mut registry = Registry::new(source.clone());
+    let jobs = Arc::new(JobsPlace::new(state::jobs(), skopos_hub::ALONE));
     let registered = tables::register(
         &mut registry,
         &source,
-        archive,
+        (archive, jobs),
         Box::new(move |topic: &Topic| local.insight_info(topic)),
     );
     let engine = registered.and_then(|()| Engine::new(registry));

@@ -52,12 +52,16 @@ pub struct OpenJob {
 
 impl OpenJob {
     pub(super) fn new(next_part: u32, marks: Vec<Mark>, sealed: JobEntry) -> Self {
-        let marks = marks.into_iter().map(|mark| (mark.producer, (mark.epoch, mark.sequence)));
+        let mut latest: BTreeMap<String, (i64, i64)> = BTreeMap::new();
+        for Mark { producer, epoch, sequence } in marks {
+            let known = latest.entry(producer).or_insert((epoch, sequence));
+            *known = (*known).max((epoch, sequence));
+        }
         Self {
             entry: sealed.clone(),
             sealed,
             next_part,
-            marks: marks.collect(),
+            marks: latest,
             places: Vec::new(),
             bytes: 0,
             arrived: None,

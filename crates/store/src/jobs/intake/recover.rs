@@ -15,7 +15,7 @@ use crate::log::{
     Damage, Disk, Error, LogWriter, NotALog, Record, Scanned, io_at, quarantine, scan,
 };
 
-/// The content of the logs of a folder.
+/// What the logs of a folder contain.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) logs: Logs,

@@ -1,0 +1,72 @@
+//! The folder of jobs, which is opened when it is needed.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use skopos_model::unpoisoned;
+use skopos_store::jobs::IntakeLimits;
+use thiserror::Error;
+
+use super::store::{Jobs, described};
+
+/// The place of a site's jobs. It is opened for the first record, or when somebody asks and the folder exists, so a hub
+/// without jobs makes no file and has no thread for them.
+#[derive(Debug)]
+pub struct JobsPlace {
+    /// The folder; `None` if the environment does not determine one.
+    folder: Option<PathBuf>,
+    site: String,
+    opened: Mutex<Option<Arc<Jobs>>>,
+}
+
+/// The reason why jobs cannot be stored or read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlaceError {
+    /// The environment does not determine a folder.
+    #[error("the place of jobs is not known: neither SKOPOS_STATE nor HOME is set")]
+    Unknown,
+    /// The folder cannot be opened.
+    #[error("the jobs in {folder} cannot be opened: {why}")]
+    Failed {
+        /// The folder.
+        folder: String,
+        /// The causes.
+        why: String,
+    },
+}
+
+impl JobsPlace {
+    /// Returns the place of a site's jobs in a folder.
+    pub fn new(folder: Option<PathBuf>, site: &str) -> Self {
+        Self { folder, site: site.to_owned(), opened: Mutex::default() }
+    }
+
+    /// Returns the jobs; `None` if none was ever stored. Blocks while the folder is opened.
+    ///
+    /// # Errors
+    /// The folder exists and cannot be opened. The next call tries again.
+    pub fn get(&self) -> Result<Option<Arc<Jobs>>, PlaceError> {
+        match &self.folder {
+            Some(folder) if folder.exists() => self.open().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the jobs, and makes the folder if it does not exist. Blocks while the folder is opened.
+    ///
+    /// # Errors
+    /// The folder cannot be opened. The next call tries again.
+    pub fn open(&self) -> Result<Arc<Jobs>, PlaceError> {
+        let mut opened = unpoisoned(self.opened.lock());
+        if let Some(jobs) = &*opened {
+            return Ok(jobs.clone());
+        }
+        let folder = self.folder.as_ref().ok_or(PlaceError::Unknown)?;
+        let jobs = Jobs::open(folder, &self.site, IntakeLimits::default());
+        let failed = |e: Box<dyn std::error::Error + Send + Sync>| PlaceError::Failed {
+            folder: folder.display().to_string(),
+            why: described(&*e),
+        };
+        Ok(opened.insert(Arc::new(jobs.map_err(failed)?)).clone())
+    }
+}

@@ -1,0 +1,171 @@
+//! `job_samples`: the measurements of jobs, a row for each value.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use skopos_model::job::{JobId, Kind, Metrics};
+use skopos_query::arrow::array::{
+    ArrayRef, Float64Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
+};
+use skopos_query::{BoxError, Column, Fingerprint, Literal, Rows, Scan, Table};
+use skopos_store::jobs::StoredRecord;
+
+use crate::jobs::JobsPlace;
+
+/// The most jobs of one statement. A job has up to millions of rows.
+const MAX_JOBS: usize = 100;
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8192;
+
+/// The table `job_samples`.
+#[derive(Debug)]
+pub(super) struct JobSamples {
+    place: Arc<JobsPlace>,
+    columns: Vec<Column>,
+}
+
+impl JobSamples {
+    /// Returns the table of the measurements in a place.
+    pub(super) fn new(place: Arc<JobsPlace>) -> Self {
+        let columns = vec![
+            Column::text("job", "Id that the batch system gave the job; a statement must name it"),
+            Column::integer("generation", "Number of the job's run, from 0 on"),
+            Column::text("node", "Node that was measured"),
+            Column::time("time", "Time of the measurement"),
+            Column::text("schema", "Name of the list of metrics"),
+            Column::text("metric", "Name of the metric"),
+            Column::new(
+                "value",
+                skopos_query::arrow::datatypes::DataType::Float64,
+                "Value in the unit of the metric",
+            ),
+        ];
+        Self { place, columns }
+    }
+}
+
+impl Table for JobSamples {
+    fn name(&self) -> &str {
+        "job_samples"
+    }
+
+    fn help(&self) -> &str {
+        "Measurements of jobs, for statements that name the jobs"
+    }
+
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
+        let wanted = scan
+            .texts("job")
+            .ok_or("a statement about `job_samples` must name its jobs: `WHERE job = '4711'`")?;
+        if wanted.len() > MAX_JOBS {
+            return Err(
+                format!("a statement can read the samples of at most {MAX_JOBS} jobs").into()
+            );
+        }
+        let generations: Vec<u32> = match scan.equals("generation") {
+            None => vec![0],
+            Some(all) => all.iter().filter_map(generation).collect(),
+        };
+        let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
+        let ids = wanted
+            .iter()
+            .flat_map(|job| generations.iter().filter_map(|number| JobId::new(*job, *number).ok()));
+        let ids: Vec<JobId> = ids.collect();
+        let scan = scan.clone();
+        let batches = ids.into_iter().flat_map(move |id| {
+            let records = match jobs.records(scan.caller(), &id) {
+                Ok(records) => records.unwrap_or_default(),
+                Err(e) => return vec![Err(e)],
+            };
+            batches(&id, &records).into_iter().map(|all| scan.select(&all)).collect()
+        });
+        Ok(Rows::each(batches))
+    }
+
+    fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
+        Fingerprint::Unknown
+    }
+}
+
+fn generation(literal: &Literal) -> Option<u32> {
+    match literal {
+        Literal::Integer(number) => u32::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+/// Returns all columns of the measurements among the records of a job, in batches.
+fn batches(id: &JobId, records: &[StoredRecord]) -> Vec<Vec<ArrayRef>> {
+    let mut metrics: HashMap<String, Metrics> = HashMap::new();
+    for record in records.iter().filter_map(StoredRecord::get).filter(|r| r.kind == Kind::Metrics) {
+        if let Ok(names) = record.metrics() {
+            metrics.insert(names.schema.clone(), names);
+        }
+    }
+    let (mut batches, mut batch) = (Vec::new(), Batch::default());
+    for record in records.iter().filter_map(StoredRecord::get) {
+        let Some((schema, values)) = record.sample() else { continue };
+        let names = metrics.get(schema).map_or(&[][..], |metrics| &metrics.names);
+        for (at, value) in values.enumerate() {
+            let unnamed = || format!("value_{at}");
+            let metric = names.get(at).cloned().unwrap_or_else(unnamed);
+            batch.push(id, (record.node, record.time.as_nanos()), (schema, &metric), value);
+        }
+        if batch.rows >= BATCH_ROWS {
+            batches.push(std::mem::take(&mut batch).finish());
+        }
+    }
+    if batch.rows > 0 {
+        batches.push(batch.finish());
+    }
+    batches
+}
+
+/// Builders of the columns.
+#[derive(Default)]
+struct Batch {
+    rows: usize,
+    jobs: StringBuilder,
+    generations: Int64Builder,
+    nodes: StringBuilder,
+    times: TimestampNanosecondBuilder,
+    schemas: StringBuilder,
+    metrics: StringBuilder,
+    values: Float64Builder,
+}
+
+impl Batch {
+    fn push(
+        &mut self,
+        id: &JobId,
+        (node, time): (&str, i64),
+        (schema, metric): (&str, &str),
+        value: f64,
+    ) {
+        self.rows += 1;
+        self.jobs.append_value(id.job());
+        self.generations.append_value(id.generation().into());
+        self.nodes.append_value(node);
+        self.times.append_value(time);
+        self.schemas.append_value(schema);
+        self.metrics.append_value(metric);
+        self.values.append_value(value);
+    }
+
+    fn finish(mut self) -> Vec<ArrayRef> {
+        vec![
+            Arc::new(self.jobs.finish()),
+            Arc::new(self.generations.finish()),
+            Arc::new(self.nodes.finish()),
+            Arc::new(self.times.finish().with_timezone("UTC")),
+            Arc::new(self.schemas.finish()),
+            Arc::new(self.metrics.finish()),
+            Arc::new(self.values.finish()),
+        ]
+    }
+}

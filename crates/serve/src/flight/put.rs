@@ -1,0 +1,210 @@
+//! Takes records of jobs: `DoPut` with the descriptor path `jobs`, the name of the producer, its epoch, and the level of
+//! acknowledgement (`memory`, `disk` or `lts`; `disk` if it is left out).
+//!
+//! `skopos_hub::jobs` has the columns of the batches. The answer is a stream of acknowledgements, each with the
+//! `app_metadata` `{"level":"disk","sequence":41}`: all records of this epoch up to that sequence have reached the level.
+//! Records that are refused for good are named once: `"refused":1,"refusals":[[40,"the id of the job is empty"]]`. When
+//! the storage is full, the hub reads no more from the stream until there is room.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::server::PeekableFlightDataStream;
+use arrow_flight::{FlightData, FlightDescriptor, PutResult};
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use serde_json::json;
+use skopos_access::Caller;
+use skopos_hub::jobs::{
+    AckLevel, Jobs, JobsPlace, RecordColumns, StoreError, Stored, check_schema,
+};
+use skopos_query::arrow::array::RecordBatch;
+use tokio::sync::mpsc::{self, Sender};
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::{Code, Status};
+
+use super::plain_data::refusal;
+use super::status;
+
+/// Pause before records are offered again to a storage that is full.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Time for which the last records of a stream wait for their acknowledgement.
+const LAST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Pause between two looks for an acknowledgement that no commit announces: sealing.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Number of acknowledgements that wait for the client. It may read none; then the hub reads no more records.
+const WAITING: usize = 4;
+
+/// The answer to `DoPut`.
+pub(super) type Acknowledgements = BoxStream<'static, Result<PutResult, Status>>;
+
+/// The address of records, from the path of a descriptor.
+struct Address {
+    producer: String,
+    epoch: i64,
+    level: AckLevel,
+}
+
+impl Address {
+    fn of(descriptor: Option<&FlightDescriptor>) -> Result<Self, Status> {
+        let wrong = || {
+            status::with_hint(
+                Code::InvalidArgument,
+                "the descriptor is not one of records of jobs",
+                Some("its path is `jobs`, the name of the producer, its epoch, and a level"),
+            )
+        };
+        let path = descriptor.map_or(&[][..], |descriptor| &descriptor.path);
+        let (producer, epoch, level) = match path {
+            [jobs, producer, epoch] if jobs == "jobs" => (producer, epoch, None),
+            [jobs, producer, epoch, level] if jobs == "jobs" => (producer, epoch, Some(level)),
+            _ => return Err(wrong()),
+        };
+        let level = level.map_or(Some(AckLevel::Disk), |name| AckLevel::of_name(name));
+        let epoch = epoch.parse().map_err(|_| wrong())?;
+        Ok(Self { producer: producer.clone(), epoch, level: level.ok_or_else(wrong)? })
+    }
+}
+
+/// Stores the records of a stream, and acknowledges them.
+pub(super) async fn put(
+    place: Arc<JobsPlace>,
+    caller: Caller,
+    mut data: PeekableFlightDataStream,
+) -> Result<Acknowledgements, Status> {
+    let first = data.peek().await.cloned().transpose()?;
+    let address = Address::of(first.as_ref().and_then(|first| first.flight_descriptor.as_ref()))?;
+    let opening = tokio::task::spawn_blocking(move || place.open());
+    let jobs = opening.await.map_err(|e| Status::internal(e.to_string()))?;
+    let jobs = jobs.map_err(|e| Status::unavailable(e.to_string()))?;
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let put = Put { jobs, caller, address, sender, last: None, sent: None };
+    tokio::spawn(put.run(data));
+    let acknowledgements =
+        stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
+    Ok(acknowledgements.boxed())
+}
+
+/// A stream of records.
+struct Put {
+    jobs: Arc<Jobs>,
+    caller: Caller,
+    address: Address,
+    sender: Sender<Result<PutResult, Status>>,
+    /// The highest sequence that was taken or known.
+    last: Option<i64>,
+    /// The highest sequence that was acknowledged to the client.
+    sent: Option<i64>,
+}
+
+impl Put {
+    async fn run(mut self, data: PeekableFlightDataStream) {
+        if let Err(status) = self.take(data).await {
+            let _ = self.sender.send(Err(status)).await;
+        }
+    }
+
+    async fn take(&mut self, data: PeekableFlightDataStream) -> Result<(), Status> {
+        let plain =
+            data.map_err(FlightError::from).and_then(async |data: FlightData| {
+                match refusal(&data) {
+                    Some(reason) => Err(Status::invalid_argument(reason).into()),
+                    None => Ok(data),
+                }
+            });
+        let mut batches = FlightRecordBatchStream::new_from_flight_data(plain.boxed());
+        let mut commits = self.jobs.commits();
+        let mut is_checked = false;
+        loop {
+            tokio::select! {
+                batch = batches.try_next() => match batch.map_err(refused)? {
+                    Some(batch) => {
+                        if !is_checked {
+                            let schema = check_schema(&batch.schema());
+                            schema.map_err(|e| Status::invalid_argument(e.to_string()))?;
+                            is_checked = true;
+                        }
+                        let stored = self.store(batch).await?;
+                        self.last = self.last.max(stored.last);
+                        self.acknowledge(Some(&stored)).await?;
+                    }
+                    None => break,
+                },
+                changed = commits.changed() => {
+                    changed.map_err(|_| Status::unavailable("the hub ends"))?;
+                    self.acknowledge(None).await?;
+                }
+            }
+        }
+        let until = Instant::now() + LAST_TIMEOUT;
+        while self.sent < self.last {
+            self.acknowledge(None).await?;
+            if self.sent < self.last {
+                if Instant::now() >= until {
+                    let why = self.jobs.trouble().unwrap_or_default();
+                    let text = format!("the last records were not acknowledged in time: {why}");
+                    return Err(Status::unavailable(text));
+                }
+                let look = (Instant::now() + LOOK_EVERY).min(until);
+                let _ = timeout_at(look, commits.changed()).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a batch; waits while the storage is full.
+    async fn store(&self, batch: RecordBatch) -> Result<Stored, Status> {
+        loop {
+            let (jobs, caller) = (self.jobs.clone(), self.caller.clone());
+            let (producer, epoch) = (self.address.producer.clone(), self.address.epoch);
+            let batch = batch.clone();
+            let storing = tokio::task::spawn_blocking(move || {
+                let columns = RecordColumns::of(&batch)?;
+                jobs.store(&caller, (&producer, epoch), |visit| columns.for_each(visit))
+            });
+            let stored = storing.await.map_err(|e| Status::internal(e.to_string()))?;
+            match stored {
+                Ok(stored) => return Ok(stored),
+                Err(StoreError::Busy(_)) if !self.sender.is_closed() => sleep(RETRY_AFTER).await,
+                Err(e @ StoreError::Busy(_)) => return Err(Status::unavailable(e.to_string())),
+                Err(e @ StoreError::Batch(_)) => {
+                    return Err(Status::invalid_argument(e.to_string()));
+                }
+                Err(e @ StoreError::Producer(_)) => {
+                    return Err(Status::failed_precondition(e.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Tells the client what has reached its level, if that is more than before or records were refused.
+    async fn acknowledge(&mut self, stored: Option<&Stored>) -> Result<(), Status> {
+        let Address { producer, epoch, level } = &self.address;
+        let reached = self.jobs.acknowledged(&self.caller, (producer, *epoch), *level);
+        let refused = stored.map_or(0, |stored| stored.refused);
+        if reached <= self.sent && refused == 0 {
+            return Ok(());
+        }
+        self.sent = self.sent.max(reached);
+        let mut metadata = json!({ "level": level.name(), "sequence": self.sent });
+        if let Some(stored) = stored.filter(|stored| stored.refused > 0) {
+            metadata["refused"] = stored.refused.into();
+            metadata["refusals"] = json!(stored.refusals);
+        }
+        let result = PutResult { app_metadata: metadata.to_string().into_bytes().into() };
+        let gone = |_| Status::cancelled("the client is gone");
+        self.sender.send(Ok(result)).await.map_err(gone)
+    }
+}
+
+fn refused(error: FlightError) -> Status {
+    match error {
+        FlightError::Tonic(status) => *status,
+        other => Status::invalid_argument(format!("the records are not valid: {other}")),
+    }
+}
