@@ -44,6 +44,9 @@ pub(crate) enum Verb {
     /// Keep reports of tasks, and show the resources that the tasks of a class used
     #[command(before_help = "Example: skopos archive import out && skopos archive stats make")]
     Archive(verbs::archive::ArchiveArgs),
+    /// List the jobs of the site, running and finished
+    #[command(before_help = "Example: skopos jobs --user ann --state failed")]
+    Jobs(verbs::jobs::JobsArgs),
     /// Propose an allocation for the next task of a class
     #[command(before_help = "Example: skopos estimate make --minimize waste")]
     Estimate(verbs::estimate::EstimateArgs),
@@ -157,6 +160,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Agent(args) => verbs::agent::run(global, &args),
         Verb::Run(args) => verbs::run::run(global, &args),
         Verb::Archive(args) => verbs::archive::run(global, &args),
+        Verb::Jobs(args) => verbs::jobs::run(global, &args),
         Verb::Estimate(args) => verbs::estimate::run(global, &args),
         Verb::Top(args) => verbs::top::run(global, &args),
         Verb::Ls(args) => verbs::ls::run(global, &args),

@@ -18,6 +18,7 @@ pub(crate) mod sql;
 mod watch_sql;
 pub(crate) mod hub;
 pub(crate) mod pki;
+pub(crate) mod jobs;
 pub(crate) mod join;
 pub(crate) mod simulate;
 pub(crate) mod calibrate;

@@ -32,6 +32,12 @@ impl FlightServer {
         Self { up, uri: format!("grpc://{at}") }
     }
 
+    /// Kills the hub, and starts another one in its place.
+    pub(crate) fn restart(&mut self) {
+        let at = self.address().to_owned();
+        self.up.restart_as("up", &["--flight", &at]);
+    }
+
     pub(crate) fn address(&self) -> &str {
         self.uri.trim_start_matches("grpc://")
     }

@@ -41,4 +41,5 @@ mod differential;
 mod abuse;
 mod docs_examples;
 mod archive;
+mod jobs;
 mod history;

@@ -86,31 +86,15 @@ impl Running {
     /// Starts the role `verb`: `agent` or `up`.
     pub(crate) fn start_as(verb: &str, extra: &[&str]) -> Self {
         let dir = runtime_dir();
-        let mut args = vec![verb, "--json"];
-        if !extra.contains(&"--node") {
-            args.extend(["--node", "n01"]);
-        }
-        if !extra.contains(&"--interval") {
-            // Ten polls a second cost a debug build more than the usual budget.
-            args.extend(["--interval", "100ms", "--budget", "100%"]);
-        }
-        if !extra.contains(&"--policy") {
-            args.extend(["--policy", "fixed"]);
-        }
-        if verb == "up" {
-            args.extend(listeners(extra));
-        }
-        args.extend(extra);
-        let mut child =
-            skopos(dir.path(), &args).stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut told = BufReader::new(child.stdout.take().expect("piped"));
-        // The agent may print other lines first.
-        let is_start = told.by_ref().lines().map_while(Result::ok).any(|line| {
-            let told: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
-            told["event"] == "started"
-        });
-        assert!(is_start, "the role exited");
+        let (child, told) = start_role(dir.path(), verb, extra);
         Self { dir, child, _stdout: Some(told) }
+    }
+
+    /// Kills the role, and starts the role `verb` in its place.
+    pub(crate) fn restart_as(&mut self, verb: &str, extra: &[&str]) {
+        self.kill();
+        let (child, told) = start_role(self.dir.path(), verb, extra);
+        (self.child, self._stdout) = (child, Some(told));
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -133,6 +117,34 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts a role, and waits until it says so.
+fn start_role(dir: &Path, verb: &str, extra: &[&str]) -> (Child, BufReader<ChildStdout>) {
+    let mut args = vec![verb, "--json"];
+    if !extra.contains(&"--node") {
+        args.extend(["--node", "n01"]);
+    }
+    if !extra.contains(&"--interval") {
+        // Ten polls a second cost a debug build more than the usual budget.
+        args.extend(["--interval", "100ms", "--budget", "100%"]);
+    }
+    if !extra.contains(&"--policy") {
+        args.extend(["--policy", "fixed"]);
+    }
+    if verb == "up" {
+        args.extend(listeners(extra));
+    }
+    args.extend(extra);
+    let mut child = skopos(dir, &args).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut told = BufReader::new(child.stdout.take().expect("piped"));
+    // The agent may print other lines first.
+    let is_start = told.by_ref().lines().map_while(Result::ok).any(|line| {
+        let told: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        told["event"] == "started"
+    });
+    assert!(is_start, "the role exited");
+    (child, told)
 }
 
 /// Ends a child in order, by SIGTERM to its process id, and returns its output.

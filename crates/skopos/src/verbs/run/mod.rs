@@ -5,6 +5,7 @@
 
 mod arrow;
 mod auto;
+mod delivery;
 mod document;
 mod files;
 mod job;
@@ -27,6 +28,7 @@ use skopos_model::task::{Crossing, ExitType, MechanismUse, Rank, Summary};
 use skopos_store::archive::Archive;
 use skopos_task::{AttachError, Choice, MECHANISMS, Order, RunError, choose};
 
+use self::delivery::Delivery;
 use crate::verbs::archive;
 use skopos_term::Failure;
 use skopos_term::Global;
@@ -155,6 +157,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
             tell(format!("skopos: {}", text::near(near)));
         }
     };
+    let delivery = delivery_of(global, args, &order, rank.as_ref());
     let mut outcome = match skopos_task::run(&order, warn) {
         Ok(outcome) => outcome,
         Err(failed) => return not_run(&order, &failed),
@@ -183,6 +186,9 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     if let Some((folder, rank)) = ranked {
         join_ranks(folder, rank, &mut archive);
     }
+    if let Some(delivery) = delivery {
+        delivery.end(summary);
+    }
     let is_wanted = args.summary || std::io::stderr().is_terminal() && !args.quiet;
     match global.style() {
         Style::Json => say(&serde_json::to_string(summary).unwrap_or_default()),
@@ -195,6 +201,20 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         _ => {}
     }
     Ok(end_like(summary))
+}
+
+/// Tells the hub of this machine, if there is one, that the task begins.
+fn delivery_of(
+    global: &Global,
+    args: &RunArgs,
+    order: &Order,
+    rank: Option<&Rank>,
+) -> Option<Delivery> {
+    if args.attach.is_some() {
+        return None;
+    }
+    let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+    Delivery::begin(dir, (args.name.as_deref(), &args.command), &order.limits, rank)
 }
 
 /// Writes the report of the job to which a rank belongs. Once all ranks have reports, the archive stores the

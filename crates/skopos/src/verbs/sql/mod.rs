@@ -79,6 +79,14 @@ pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// Answers one statement for another verb, in the format of the style.
+pub(super) fn answer(global: &Global, statement: &str) -> Result<ExitCode, Failure> {
+    let (statement, timeout) = (Some(statement.to_owned()), Limits::default().deadline);
+    let (file, format, history, archive) = (None, None, None, None);
+    let max_rows = Limits::default().rows;
+    run(global, &SqlArgs { statement, file, format, history, archive, timeout, max_rows })
+}
+
 /// Asks the hub of this machine if there is one: it knows everything that this process can read, and more.
 fn asker(global: &Global, args: &SqlArgs, limits: Limits) -> Result<Asker, Failure> {
     if args.history.is_some() || args.archive.is_some() {

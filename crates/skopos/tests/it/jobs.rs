@@ -1,0 +1,148 @@
+//! Jobs: records arrive by Arrow Flight, and are found in SQL while the job runs and after it.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, ListArray, RecordBatch, StringArray, types::Float64Type};
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::{FlightDescriptor, PutResult};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use serde_json::{Value as Json, json};
+use tonic::Status;
+
+use crate::flight::FlightServer;
+use crate::support::{Ran, eventually};
+
+/// A record of a job: sequence, job, kind, and a document or values of the schema `node`.
+type Row<'r> = (i64, &'r str, &'r str, Result<&'r str, Vec<f64>>);
+
+const START: &str = r#"{"user":"ann","project":"astro","application":"gromacs","nodes":["n01"]}"#;
+const METRICS: &str = r#"{"schema":"node","names":["cpu/busy_ratio","mem/used_bytes"]}"#;
+
+fn batch(rows: &[Row<'_>]) -> RecordBatch {
+    let all = |text: &dyn Fn(&Row<'_>) -> Option<String>| -> ArrayRef {
+        Arc::new(rows.iter().map(text).collect::<StringArray>())
+    };
+    let sequences: Int64Array = rows.iter().map(|row| row.0).collect();
+    let times: Int64Array = rows.iter().map(|row| 1_000_000_000 * (1 + row.0)).collect();
+    let values = rows.iter().map(|row| row.3.as_ref().err());
+    let values = values
+        .map(|values| values.map(|all| all.iter().map(|value| Some(*value)).collect::<Vec<_>>()));
+    let values = ListArray::from_iter_primitive::<Float64Type, _, _>(values);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("sequence", Arc::new(sequences)),
+        ("job", all(&|row| Some(row.1.to_owned()))),
+        ("node", all(&|_| Some("n01".to_owned()))),
+        ("time", Arc::new(times)),
+        ("kind", all(&|row| Some(row.2.to_owned()))),
+        ("schema", all(&|row| row.3.is_err().then(|| "node".to_owned()))),
+        ("values", Arc::new(values)),
+        ("document", all(&|row| row.3.as_ref().ok().map(|text| (*text).to_owned()))),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
+        .expect("a batch")
+}
+
+/// Sends records, and returns the acknowledgements.
+async fn put(server: &FlightServer, path: &[&str], rows: &[Row<'_>]) -> Result<Vec<Json>, Status> {
+    let descriptor = FlightDescriptor::new_path(path.iter().map(|p| (*p).to_owned()).collect());
+    let data = FlightDataEncoderBuilder::new()
+        .with_flight_descriptor(Some(descriptor))
+        .build(futures_util::stream::iter([Ok(batch(rows))]));
+    let data = data.map(|data| data.expect("encoded"));
+    let mut client = server.client().await;
+    let answers = client.do_put(data).await?.into_inner();
+    let parse = |answer: PutResult| serde_json::from_slice(&answer.app_metadata).expect("JSON");
+    answers.map_ok(parse).try_collect().await
+}
+
+fn rows(ran: &Ran) -> Json {
+    ran.json()["rows"].clone()
+}
+
+fn count(server: &FlightServer, sql: &str) -> i64 {
+    let ran = server.up.run(&["sql", "--json", sql]);
+    rows(&ran)[0]["n"].as_i64().unwrap_or_else(|| panic!("{ran:?}"))
+}
+
+#[tokio::test]
+async fn a_job_is_found_while_it_runs_and_after_it_and_survives_a_kill() {
+    let mut server = FlightServer::start();
+    let path = ["jobs", "prolog", "1"];
+    let busy = Err(vec![0.5, 4096.0]);
+    let first = [
+        (0, "a/7", "start", Ok(START)),
+        (1, "a/7", "metrics", Ok(METRICS)),
+        (2, "a/7", "sample", busy.clone()),
+    ];
+    let acknowledged = put(&server, &path, &first).await.expect("stored");
+    let last = acknowledged.last().expect("an acknowledgement");
+    assert_eq!(*last, json!({"level": "disk", "sequence": 2}));
+    // The same records again are duplicates, and acknowledged.
+    let again = put(&server, &path, &first).await.expect("known");
+    assert_eq!(again.last().map(|ack| ack["sequence"].clone()), Some(json!(2)));
+
+    let running = "SELECT count(*) AS n FROM jobs WHERE state = 'running' AND \"user\" = 'ann'";
+    eventually("the running job is found", || count(&server, running) == 1);
+    let samples = "SELECT metric, value FROM job_samples WHERE job = 'a/7' ORDER BY metric";
+    let expected = json!([
+        {"metric": "cpu/busy_ratio", "value": 0.5}, {"metric": "mem/used_bytes", "value": 4096.0}
+    ]);
+    assert_eq!(rows(&server.up.run(&["sql", "--json", samples])), expected);
+
+    server.restart();
+    assert_eq!(rows(&server.up.run(&["sql", "--json", samples])), expected, "after a kill");
+    let end = [(3, "a/7", "sample", busy), (4, "a/7", "end", Ok(r#"{"state":"completed"}"#))];
+    put(&server, &["jobs", "prolog", "1", "lts"], &end).await.expect("sealed");
+    let sealed = "SELECT count(*) AS n FROM jobs WHERE state = 'completed' AND samples = 2";
+    eventually("the finished job is found", || count(&server, sealed) == 1);
+    server.restart();
+    assert_eq!(count(&server, sealed), 1);
+    assert_eq!(count(&server, "SELECT count(*) AS n FROM job_samples WHERE job = 'a/7'"), 4);
+    let listed = server.up.run(&["jobs", "--plain", "--user", "ann", "--state", "completed"]);
+    assert!(listed.stdout.starts_with("a/7\tann\tastro\tgromacs\tcompleted"), "{listed:?}");
+    let other = server.up.run(&["jobs", "--json", "--user", "bob"]);
+    assert_eq!(rows(&other), json!([]));
+}
+
+#[tokio::test]
+async fn records_that_are_not_valid_are_named_and_the_others_are_stored() {
+    let server = FlightServer::start();
+    let records = [
+        (0, "7", "sample", Err(vec![1.0])),
+        (1, "", "start", Ok("{}")),
+        (2, "7", "start", Ok("{\"user\":")),
+        (3, "7", "end", Ok("{}")),
+    ];
+    let answers = put(&server, &["jobs", "p", "1"], &records).await.expect("stored");
+    let refused = answers.iter().find(|answer| answer.get("refused").is_some());
+    let refused = refused.expect("a refusal");
+    assert_eq!(refused["refused"], 2, "{refused}");
+    assert_eq!(refused["refusals"][0], json!([1, "the id of the job is empty"]));
+    assert_eq!(answers.last().expect("an answer")["sequence"], 3);
+    for (path, row, expected) in [
+        (&["jobs", "p"][..], (0, "7", "end", Ok("{}")), "the descriptor is not one of records"),
+        (&["jobs", "p", "x"], (0, "7", "end", Ok("{}")), "the descriptor is not one of records"),
+        (&["jobs", "p", "1", "tape"], (0, "7", "end", Ok("{}")), "the descriptor is not one"),
+        (&["jobs", "p", "1"], (9, "7", "begin", Ok("{}")), "has the kind \"begin\""),
+        (&["jobs", "p", "0"], (9, "7", "end", Ok("{}")), "has begun its epoch 1 since"),
+    ] {
+        let status = put(&server, path, &[row]).await.expect_err("refused");
+        assert!(status.message().contains(expected), "{path:?}: {status:?}");
+    }
+}
+
+#[test]
+fn a_task_of_run_is_a_job_of_the_hub_of_its_machine() {
+    let server = FlightServer::start();
+    let args = ["run", "--quiet", "--name", "align", "--", "sh", "-c", "exit 3"];
+    assert_eq!(server.up.run(&args).code, 3);
+    let sql = "SELECT application, state, exit, cpu_seconds > 0 AS used, lost FROM jobs";
+    let expected = json!([
+        {"application": "align", "state": "failed", "exit": "normal", "used": true, "lost": 0}
+    ]);
+    eventually("the job is found", || rows(&server.up.run(&["sql", "--json", sql])) == expected);
+    // Without a hub the task runs as before.
+    let alone = crate::support::runtime_dir();
+    let ran = crate::support::run(alone.path(), &args);
+    assert_eq!((ran.code, ran.stderr.as_str()), (3, ""));
+}
