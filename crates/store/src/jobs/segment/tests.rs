@@ -121,7 +121,8 @@ fn a_part_that_is_longer_than_a_row_group_comes_back() {
 
 fn small() -> Vec<JobPart> {
     let sample = |time: i64| {
-        let values: Vec<f64> = (0..45).map(|at| (at as f64 + time as f64).sin()).collect();
+        let values: Vec<f64> =
+            (0..45).map(|at| (f64::from(at) * 0.37 + time as f64 * 1.91).sin()).collect();
         (Kind::Sample, "n01", time, JobRecord::sample_content("node", &values))
     };
     (0..20)
@@ -170,7 +171,8 @@ fn each_flipped_bit_is_found_and_costs_few_parts() {
         }
         disk.flip_back(&path, bit);
     }
-    // The names and times of all parts share a page, so a flip there costs them all.
+    // The values do not compress, so a flip among them costs the parts of one page; the names and times of all parts share
+    // a page, so a flip there costs them all.
     assert!(unopened > 0 && read > 0 && lost > 0, "{unopened} {read} {lost}");
     Segment::open_on(&disk, &path(&info)).and_then(|segment| segment.verify()).expect("whole");
 }
