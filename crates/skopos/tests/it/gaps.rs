@@ -18,8 +18,8 @@ use crate::support::{Running, eventually, run, signal};
 /// and a mirror holds three seconds of them.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Longer than the time after which a node gives up a silent hub.
-const STILL: Duration = Duration::from_secs(6);
+/// Longer than the time after which a node gives up a silent hub: ten seconds.
+const STILL: Duration = Duration::from_secs(15);
 
 /// A program beside an agent. It publishes one topic often and another one seldom.
 struct Program {

@@ -64,7 +64,8 @@ fn the_fastest_growth_does_not_exceed_what_the_kernel_keeps() {
         let held = outcome.value("cgroup_bytes_max") / MOST;
         assert!((0.99..=1.01).contains(&held), "level {level}: {held} of the limit");
         let guilty = outcome.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
-        assert!(guilty.contains("grow 4 3000"), "level {level}: {guilty}");
+        // Its arguments are not read if that would delay the end of the task.
+        assert!(guilty.contains("grow"), "level {level}: {guilty}");
     }
 }
 
@@ -79,7 +80,7 @@ fn the_fastest_growth_is_ended_where_nothing_but_looks_keeps_it() {
         let held = outcome.value("resident_bytes_max");
         assert!(held > MOST, "level {level}: {held}: the excess is reported");
         let guilty = outcome.summary["ended"]["guilty"].as_str().unwrap_or_default().to_owned();
-        assert!(guilty.contains("grow 4 3000"), "level {level}: {guilty}");
+        assert!(guilty.contains("grow"), "level {level}: {guilty}");
     }
 }
 
