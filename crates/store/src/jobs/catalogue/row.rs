@@ -47,9 +47,9 @@ pub struct JobRow {
     pub samples: u64,
     /// Number of records that were lost, by the producers' own account.
     pub lost: u64,
-    /// What the job used of each resource that is known.
+    /// Amounts of resources that the job used, as far as they are known.
     pub used: BTreeMap<String, f64>,
-    /// What the job requested of each resource that is known.
+    /// Amounts of resources that the job requested, as far as they are known.
     pub requested: BTreeMap<String, f64>,
 }
 

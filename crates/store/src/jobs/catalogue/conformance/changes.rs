@@ -126,7 +126,7 @@ pub(super) fn the_order_of_changes_does_not_show_in_a_dump(open: Open<'_>, seed:
     assert!(dumps[0].lines().skip(3).eq(sorted), "jobs stand in the order of their keys");
 }
 
-pub(super) fn what_is_removed_is_gone_and_can_come_back(open: Open<'_>) {
+pub(super) fn a_removed_job_is_gone_and_can_come_back(open: Open<'_>) {
     let catalogue = open();
     let (mut kept, mut gone) = (entry("1", &[0]), entry("2", &[0, 1]));
     (kept.nodes, gone.nodes) = (["n1".to_owned()].into(), ["n1".to_owned()].into());

@@ -18,7 +18,7 @@ pub fn check(open: Open<'_>, seed: u64) {
     changes::a_change_that_is_refused_leaves_nothing(open);
     changes::a_change_made_again_changes_nothing(open, seed);
     changes::the_order_of_changes_does_not_show_in_a_dump(open, seed);
-    changes::what_is_removed_is_gone_and_can_come_back(open);
+    changes::a_removed_job_is_gone_and_can_come_back(open);
     changes::segments_are_a_set_of_names(open);
     questions::every_question_is_answered_as_in_memory(open, seed);
     questions::a_job_that_is_not_visible_is_neither_found_nor_counted(open);

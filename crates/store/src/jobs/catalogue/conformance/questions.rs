@@ -95,6 +95,12 @@ impl Jobs {
 pub(super) fn every_question_is_answered_as_in_memory(open: Open<'_>, seed: u64) {
     let (catalogue, mut jobs) = (open(), Jobs::new(seed));
     let entries = some_jobs(&mut jobs);
+    // Each entry replaces another one of its job, by which the job must not be found any more.
+    let before = entries.iter().map(|entry| {
+        let (site, id) = (entry.site.clone(), entry.id.clone());
+        JobEntry { site, id, parts: Vec::new(), ..jobs.job() }
+    });
+    filled(&*catalogue, &before.collect::<Vec<_>>());
     filled(&*catalogue, &entries);
     let (mut some, mut none) = (0, 0);
     for question in 0..QUESTIONS {

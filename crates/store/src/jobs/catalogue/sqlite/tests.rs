@@ -87,7 +87,7 @@ fn a_damaged_row_is_named_and_can_be_written_again() {
     assert_eq!(found, Some(job));
 }
 
-/// What the planner does with the questions that must be fast.
+/// The plans of the questions that must be fast.
 #[test]
 fn questions_use_their_indexes() {
     let catalogue = SqliteCatalogue::in_memory().expect("memory");
