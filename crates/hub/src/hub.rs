@@ -37,7 +37,7 @@ use crate::tables;
 const LISTENERS: [&str; 3] = ["unix", "http", "flight"];
 
 /// The site of a hub that does not follow other nodes.
-pub const ALONE: &str = "default";
+const ALONE: &str = "default";
 
 /// A hub, which works on threads of its own until it is dropped.
 pub struct Hub {

@@ -41,7 +41,7 @@ pub mod messages;
 pub mod client;
 
 pub use backend::Backend;
-pub use hub::{ALONE, Hub};
+pub use hub::Hub;
 pub use local::Local;
 pub use measuring::Measuring;
 pub use pki::Pki;

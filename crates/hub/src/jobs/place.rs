@@ -9,13 +9,16 @@ use thiserror::Error;
 
 use super::store::{Jobs, described};
 
-/// The place of a site's jobs. It is opened for the first record, or when somebody asks and the folder exists, so a hub
+/// The place of a site's jobs. It is opened for the first record, or for the first question if the folder exists, so a hub
 /// without jobs makes no file and has no thread for them.
 #[derive(Debug)]
 pub struct JobsPlace {
     /// The folder; `None` if the environment does not determine one.
     folder: Option<PathBuf>,
     site: String,
+    /// True if this program answers without a hub. Jobs are then not opened: a hub that starts meanwhile would find them
+    /// taken.
+    is_without_hub: bool,
     opened: Mutex<Option<Arc<Jobs>>>,
 }
 
@@ -25,6 +28,9 @@ pub enum PlaceError {
     /// The environment does not determine a folder.
     #[error("the place of jobs is not known: neither SKOPOS_STATE nor HOME is set")]
     Unknown,
+    /// There is no hub.
+    #[error("jobs are kept and read by a hub; start one with `skopos up` or `skopos hub`")]
+    NeedsHub,
     /// The folder cannot be opened.
     #[error("the jobs in {folder} cannot be opened: {why}")]
     Failed {
@@ -38,7 +44,14 @@ pub enum PlaceError {
 impl JobsPlace {
     /// Returns the place of a site's jobs in a folder.
     pub fn new(folder: Option<PathBuf>, site: &str) -> Self {
-        Self { folder, site: site.to_owned(), opened: Mutex::default() }
+        let is_without_hub = false;
+        Self { folder, site: site.to_owned(), is_without_hub, opened: Mutex::default() }
+    }
+
+    /// Returns the place of jobs in a folder, for a program that answers without a hub.
+    pub fn without_hub(folder: Option<PathBuf>) -> Self {
+        let (site, is_without_hub) = (String::new(), true);
+        Self { folder, site, is_without_hub, opened: Mutex::default() }
     }
 
     /// Returns the jobs; `None` if none was ever stored. Blocks while the folder is opened.
@@ -57,6 +70,9 @@ impl JobsPlace {
     /// # Errors
     /// The folder cannot be opened. The next call tries again.
     pub fn open(&self) -> Result<Arc<Jobs>, PlaceError> {
+        if self.is_without_hub {
+            return Err(PlaceError::NeedsHub);
+        }
         let mut opened = unpoisoned(self.opened.lock());
         if let Some(jobs) = &*opened {
             return Ok(jobs.clone());

@@ -1,12 +1,17 @@
 //! The storage of the jobs of a site.
 
+use std::collections::{BTreeSet, HashMap};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use skopos_access::{Action, Caller, Denied, may};
-use skopos_model::job::{JobId, JobRecord, Kind};
+use skopos_access::{Action, Caller, may};
+use skopos_model::job::{JobId, JobRecord, JobStart, Kind};
 use skopos_model::{Timestamp, unpoisoned};
+use skopos_store::history::Error as LogError;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
     Catalogue, Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Mark, Page, PageRequest,
@@ -21,6 +26,12 @@ use crate::catalogue::visibility;
 
 /// The most refused records of a batch that an answer names. Further ones are counted.
 const MAX_NAMED: usize = 32;
+
+/// The time by which a record may be ahead of this machine's clock. Clocks of a site differ by less.
+const MAX_AHEAD: Duration = Duration::from_secs(300);
+
+/// The most jobs of a batch that are looked up once.
+const MAX_KNOWN: usize = 1024;
 
 /// Pause of a thread that waits for a commit, which comes after some milliseconds.
 const WAIT_EVERY: Duration = Duration::from_millis(2);
@@ -42,8 +53,8 @@ pub(super) struct Shared {
     pub(super) signal: Signal,
     /// Number of commits.
     pub(super) commits: watch::Sender<u64>,
-    /// The last error of each thread, for people.
-    pub(super) trouble: Mutex<Option<String>>,
+    /// The last error of each thread that is not mended, for people.
+    pub(super) trouble: Mutex<[Option<String>; 3]>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -91,13 +102,10 @@ struct OfSite<'l> {
 }
 
 impl SealedParts for OfSite<'_> {
-    fn of_job(&self, id: &JobId) -> (u32, Vec<Mark>, JobEntry) {
-        // A segment that cannot be read is reported by the sealing thread.
-        let marks = self.lts.marks(id).unwrap_or_default();
-        let entry = self.lts.entry(self.site, id);
-        let entry = entry.unwrap_or_else(|_| JobEntry::new(self.site, id.clone()));
-        let next = entry.parts.iter().map(|part| part.number + 1).max().unwrap_or(0);
-        (next, marks, entry)
+    fn of_job(&self, id: &JobId) -> Result<(u32, Vec<Mark>, JobEntry), LogError> {
+        let parts = self.lts.find(id)?;
+        let next = parts.last().map_or(0, |part| part.number + 1);
+        Ok((next, self.lts.marks(id)?, self.lts.entry(self.site, id)?))
     }
 }
 
@@ -111,6 +119,7 @@ impl Jobs {
         site: &str,
         limits: IntakeLimits,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        check_site(folder, site)?;
         let lts = Lts::open(&folder.join("lts"))?;
         let catalogue = SqliteCatalogue::open(&folder.join("catalogue.sqlite"))?;
         let of_site = OfSite { site, lts: &lts };
@@ -124,6 +133,7 @@ impl Jobs {
             commits: watch::Sender::default(),
             trouble: Mutex::default(),
         });
+        shared.catch_up()?;
         let threads = Threads::start(&shared)?;
         Ok(Self { _threads: threads, shared })
     }
@@ -140,9 +150,10 @@ impl Jobs {
     ) -> Result<Stored, StoreError> {
         let producer = producer_of(caller, producer);
         let (mut stored, mut bytes) = (Stored::default(), 0);
+        let mut known = HashMap::new();
         let result = each(&mut |sequence, record| {
             let pushed = Pushed { producer: &producer, epoch, sequence, record };
-            match self.shared.push(caller, &pushed) {
+            match self.shared.push(caller, &pushed, &mut known) {
                 Ok(PushOutcome::Accepted) => {
                     stored.accepted += 1;
                     stored.last = stored.last.max(Some(sequence));
@@ -235,41 +246,66 @@ impl Jobs {
         Ok(known.filter(|entry| visible.shows(entry.user(), entry.project())))
     }
 
-    /// Returns the records of a job that the caller may read, sealed or not; `None` if there is no such job.
+    /// Returns the pieces of a job that the caller may read, in their order; none if there is no such job.
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn records(
+    pub fn pieces(
         &self,
         caller: &Caller,
         id: &JobId,
-    ) -> Result<Option<Vec<StoredRecord>>, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<Vec<Piece>, Box<dyn std::error::Error + Send + Sync>> {
         if self.entry(caller, id)?.is_none() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         // The intake first: a part that is sealed meanwhile is in both, and is left out.
-        let mut intake = self.shared.intake();
-        let unsealed = intake.records(id)?;
-        let next = intake.job(id).map_or(u32::MAX, |job| job.next_part());
-        drop(intake);
-        let mut records = Vec::new();
-        for part in self.shared.lts.find(id)?.into_iter().filter(|part| part.number < next) {
-            let part = self.shared.lts.read_part(id, part.number)?;
-            records.extend(part.into_iter().flat_map(|part| part.records));
-        }
-        records.extend(unsealed);
-        Ok(Some(records))
+        let (unsealed, next) = {
+            let mut intake = self.shared.intake();
+            let next = intake.job(id).map_or(u32::MAX, |job| job.next_part());
+            (intake.records(id)?, next)
+        };
+        let parts = self.shared.lts.find(id)?.into_iter().filter(|part| part.number < next);
+        let parts = parts.map(|part| Piece(Place::Part(part.number)));
+        Ok(parts.chain([Piece(Place::Unsealed(unsealed))]).collect())
     }
 
-    /// Returns the last error of sealing or of the catalogue, if it is not mended.
+    /// Reads a piece of a job.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn read(
+        &self,
+        id: &JobId,
+        piece: Piece,
+    ) -> Result<Vec<StoredRecord>, Box<dyn std::error::Error + Send + Sync>> {
+        match piece.0 {
+            Place::Unsealed(records) => Ok(records),
+            Place::Part(number) => {
+                let part = self.shared.lts.read_part(id, number)?;
+                Ok(part.map(|part| part.records).unwrap_or_default())
+            }
+        }
+    }
+
+    /// Returns the last error of a commit, of sealing or of the catalogue, if it is not mended.
     pub fn trouble(&self) -> Option<String> {
-        unpoisoned(self.shared.trouble.lock()).clone()
+        unpoisoned(self.shared.trouble.lock()).iter().flatten().next().cloned()
     }
 
     /// Returns the name of the site.
     pub fn site(&self) -> &str {
         &self.shared.site
     }
+}
+
+/// A piece of a job that a caller may read: a sealed part, or the records that are not sealed.
+#[derive(Debug)]
+pub struct Piece(Place);
+
+#[derive(Debug)]
+enum Place {
+    Part(u32),
+    Unsealed(Vec<StoredRecord>),
 }
 
 /// The level at which records are acknowledged.
@@ -318,13 +354,17 @@ impl Shared {
         unpoisoned(self.intake.lock())
     }
 
-    fn push(&self, caller: &Caller, pushed: &Pushed<'_>) -> Result<PushOutcome, NotStored> {
-        let mut intake = self.intake();
-        let of_site = OfSite { site: &self.site, lts: &self.lts };
+    fn push(
+        &self,
+        caller: &Caller,
+        pushed: &Pushed<'_>,
+        known: &mut HashMap<JobId, Known>,
+    ) -> Result<PushOutcome, NotStored> {
         if *caller != Caller::Owner {
-            self.check(&intake, caller, &pushed.record)
-                .map_err(|denied| NotStored::Record(denied.to_string()))?;
+            self.check(caller, &pushed.record, known)?;
         }
+        let of_site = OfSite { site: &self.site, lts: &self.lts };
+        let mut intake = self.intake();
         intake.push(pushed, &of_site, now()).map_err(|refusal| match refusal {
             Refusal::Invalid(e) => NotStored::Record(described(&e)),
             Refusal::Full(_) => NotStored::Batch(StoreError::Busy(refusal.to_string())),
@@ -337,32 +377,114 @@ impl Shared {
     /// Asks the policy whether a caller may store a record.
     fn check(
         &self,
-        intake: &Intake,
         caller: &Caller,
         record: &JobRecord<'_>,
-    ) -> Result<(), Denied> {
-        let known = record.id().ok().and_then(|id| match intake.job(&id) {
-            Some(job) => Some(job.entry().clone()),
-            None => self.lts.entry(&self.site, &id).ok().filter(|entry| entry.times.is_some()),
-        });
-        // A new job belongs to the user that its start names.
-        let start = match (&known, record.kind) {
-            (None, Kind::Start) => record.start().ok(),
+        known: &mut HashMap<JobId, Known>,
+    ) -> Result<(), NotStored> {
+        let refused = |why: String| NotStored::Record(why);
+        let id = record.id().map_err(|e| refused(e.to_string()))?;
+        if record.time.since(now()) > MAX_AHEAD {
+            // The latest start of a job counts, so none may be later than all others for ever.
+            return Err(refused("the time of the record is in the future".to_owned()));
+        }
+        if !known.contains_key(&id) {
+            if known.len() >= MAX_KNOWN {
+                known.clear();
+            }
+            known.insert(id.clone(), self.known(&id)?);
+        }
+        let Some(job) = known.get(&id) else { return Ok(()) };
+        let start = match record.kind {
+            Kind::Start => Some(record.start().map_err(|e| refused(described(&e)))?),
             _ => None,
         };
-        let owner = match &known {
-            Some(entry) => entry.user(),
-            None => start.as_ref().map(|start| start.user.as_str()),
-        };
-        let is_elsewhere = match (caller, &known) {
-            (Caller::Node(names), Some(entry)) => {
-                let nodes = entry.start.as_ref().map(|start| &start.value.nodes);
-                nodes.is_some_and(|nodes| !nodes.is_empty() && !nodes.contains(&names.node))
+        let (owner, is_elsewhere) = match (&start, caller) {
+            (Some(start), _) if job.is_taken_by(start) => {
+                return Err(refused("the job belongs to another user or project".to_owned()));
             }
-            _ => false,
+            // A new job belongs to the user that its start names, if its id is one of that user's.
+            (Some(start), Caller::User(user)) if job.user.is_none() => {
+                let is_own =
+                    record.job.strip_prefix(&user.name).is_some_and(|it| it.starts_with('/'));
+                (Some(start.user.clone()).filter(|_| is_own && job.nodes.is_empty()), false)
+            }
+            (Some(start), Caller::Node(names)) => (
+                job.user.clone(),
+                !start.nodes.contains(&names.node) || job.is_elsewhere(&names.node),
+            ),
+            (None, Caller::Node(names)) => (job.user.clone(), job.is_elsewhere(&names.node)),
+            _ => (job.user.clone(), false),
         };
         let node = Some(record.node).filter(|node| !node.is_empty());
-        may(caller, Action::StoreJob { node, owner, is_elsewhere })
+        may(caller, Action::StoreJob { node, owner: owner.as_deref(), is_elsewhere })
+            .map_err(|denied| refused(denied.to_string()))?;
+        if start.is_some() {
+            // It changes what is known.
+            known.remove(&id);
+        }
+        Ok(())
+    }
+
+    /// Returns what is known about a job.
+    fn known(&self, id: &JobId) -> Result<Known, NotStored> {
+        if let Some(job) = self.intake().job(id) {
+            return Ok(Known::of(job.entry()));
+        }
+        let entry = self.catalogue.get(&Visibility::Everything, &self.site, id);
+        let busy = |e: catalogue::Error| NotStored::Batch(StoreError::Busy(described(&e)));
+        Ok(entry.map_err(busy)?.as_ref().map(Known::of).unwrap_or_default())
+    }
+}
+
+/// What the policy needs to know about a job.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    user: Option<String>,
+    project: Option<String>,
+    has_start: bool,
+    /// Nodes of its start.
+    nodes: BTreeSet<String>,
+}
+
+impl Known {
+    fn of(entry: &JobEntry) -> Self {
+        let start = entry.start.as_ref();
+        Self {
+            user: entry.user().map(str::to_owned),
+            project: entry.project().map(str::to_owned),
+            has_start: start.is_some(),
+            nodes: start.map(|start| start.value.nodes.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Returns true if a start names another user or project than the known one.
+    fn is_taken_by(&self, start: &JobStart) -> bool {
+        let is_other = |known: &Option<String>, told: &str| known.as_deref().unwrap_or("") != told;
+        self.has_start
+            && (is_other(&self.user, &start.user) || is_other(&self.project, &start.project))
+    }
+
+    /// Returns true if the job is known to run on other nodes alone.
+    fn is_elsewhere(&self, node: &str) -> bool {
+        !self.nodes.is_empty() && !self.nodes.contains(node)
+    }
+}
+
+/// Notes the site of a folder, and refuses another one: a job of one site would get the name of the other.
+fn check_site(folder: &Path, site: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let path = folder.join("site");
+    match std::fs::read_to_string(&path) {
+        Ok(known) if known.trim_end() == site => Ok(()),
+        Ok(known) => {
+            let known = known.trim_end();
+            Err(format!("they belong to the site `{known}`, and this hub is one of `{site}`")
+                .into())
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            Ok(std::fs::write(&path, format!("{site}\n"))?)
+        }
+        Err(e) => Err(e.into()),
     }
 }
 

@@ -1,10 +1,12 @@
 //! The threads of the storage: one commits, one seals.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
 use skopos_store::jobs::catalogue::MAX_CHANGE;
 use skopos_store::jobs::{Change, JobEntry, JobPart, PartRef};
@@ -26,6 +28,17 @@ const COMMIT_BYTES: u64 = 1 << 20;
 
 /// Time for which a commit waits for more records.
 const COMMIT_AFTER: Duration = Duration::from_millis(5);
+
+/// The most bytes of the records that are sealed at once. They are in memory until the segment is written.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// The most entries of running jobs that the catalogue gets at once.
+const MAX_TOLD: usize = 1000;
+
+/// Places of the work in the list of troubles.
+const COMMITTING: usize = 0;
+const SEALING: usize = 1;
+const TELLING: usize = 2;
 
 /// The threads, until they are dropped.
 #[derive(Debug)]
@@ -117,9 +130,12 @@ fn commit(shared: &Shared) {
         let committed = intake.commit().and_then(|()| intake.rotate(now()));
         drop(intake);
         match committed {
-            Ok(()) => shared.commits.send_modify(|commits| *commits += 1),
+            Ok(()) => {
+                shared.note(COMMITTING, Ok(()));
+                shared.commits.send_modify(|commits| *commits += 1);
+            }
             Err(e) => {
-                shared.report(&e);
+                shared.note(COMMITTING, Err(e.into()));
                 if shared.signal.pause(RETRY_AFTER) {
                     // The producers have no acknowledgement, and send the records again.
                     return;
@@ -132,11 +148,12 @@ fn commit(shared: &Shared) {
 
 /// Seals the parts that are due, and tells the catalogue about running jobs.
 fn seal(shared: &Shared) {
+    let mut stuck = Vec::new();
     loop {
-        match shared.seal_due().and_then(|()| shared.tell_running()) {
-            Ok(()) => *unpoisoned(shared.trouble.lock()) = None,
-            Err(e) => shared.report(&*e),
-        }
+        let sealed = shared.seal_due(&mut stuck);
+        shared.note(SEALING, sealed);
+        let told = shared.tell_running();
+        shared.note(TELLING, told);
         if shared.signal.pause(SEAL_EVERY) {
             return;
         }
@@ -146,61 +163,110 @@ fn seal(shared: &Shared) {
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Shared {
-    fn report(&self, error: &dyn std::error::Error) {
-        *unpoisoned(self.trouble.lock()) = Some(described(error));
+    /// Notes the result of a thread's work.
+    fn note(&self, thread: usize, result: Result<(), AnyError>) {
+        unpoisoned(self.trouble.lock())[thread] = result.err().map(|e| described(&*e));
     }
 
-    /// Seals at most one segment.
-    fn seal_due(&self) -> Result<(), AnyError> {
+    /// Tells the catalogue about segments that it does not know: the process ended between the two.
+    pub(super) fn catch_up(&self) -> Result<(), AnyError> {
+        let (mut known, mut after) = (BTreeSet::new(), String::new());
+        loop {
+            let page = self.catalogue.segments(&after)?;
+            let Some(last) = page.last() else { break };
+            after.clone_from(last);
+            known.extend(page);
+        }
+        let (segments, ids) = self.lts.unknown(&known)?;
+        let ids: Vec<JobId> = ids.into_iter().collect();
+        for ids in ids.chunks(MAX_TOLD) {
+            let entries = ids.iter().map(|id| self.lts.entry(&self.site, id));
+            let entries = entries.collect::<Result<Vec<JobEntry>, _>>()?;
+            self.catalogue.apply(&Change { entries: &entries, ..Change::default() })?;
+        }
+        for segments in segments.chunks(MAX_CHANGE) {
+            self.catalogue.apply(&Change { segments, ..Change::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Seals the parts that are due. Those that cannot be sealed are kept as they are, and tried again: another part with
+    /// the same number would contradict the one that a segment may have already.
+    fn seal_due(&self, stuck: &mut Vec<JobPart>) -> Result<(), AnyError> {
+        let mut failure = None;
+        for part in std::mem::take(stuck) {
+            if let Err(e) = self.seal(std::slice::from_ref(&part)) {
+                failure = Some(e);
+                stuck.push(part);
+            }
+        }
         let mut parts = Vec::new();
         {
             let mut intake = self.intake();
-            // Only what is on the disk may leave the log.
-            let due = intake.due(now(), SEGMENT_PARTS);
-            if due.is_empty() {
-                return Ok(());
+            let due = intake.due(now(), SEGMENT_PARTS, SEGMENT_BYTES);
+            if !due.is_empty() {
+                // Only what is on the disk may leave the log.
+                intake.commit()?;
             }
-            intake.commit()?;
             for id in due {
-                parts.extend(intake.part(&id)?);
+                match intake.part(&id) {
+                    Ok(part) => parts.extend(part),
+                    // The other jobs do not wait for a log that cannot be read.
+                    Err(e) => failure = Some(e.into()),
+                }
             }
         }
-        match self.seal(&parts) {
-            Ok(()) => Ok(()),
-            Err(e) => {
-                let mut intake = self.intake();
-                parts.iter().for_each(|part| intake.unsealed(part));
-                Err(e)
-            }
+        if !parts.is_empty()
+            && let Err(e) = self.seal(&parts)
+        {
+            failure = Some(e);
+            stuck.extend(parts);
         }
+        failure.map_or(Ok(()), Err)
     }
 
-    /// Seals parts: first the segment, then the catalogue, then the intake forgets their records.
+    /// Seals parts: first the segment, then the catalogue, then the intake forgets their records. Each step may be repeated.
     fn seal(&self, parts: &[JobPart]) -> Result<(), AnyError> {
         let placed = self.lts.seal(parts, now())?;
         let places: Vec<PartRef> = placed.into_iter().map(|placed| placed.part).collect();
-        let entries: Vec<JobEntry> = {
+        let pairs: Vec<(&JobPart, JobEntry)> = {
             let intake = self.intake();
-            let pairs = parts.iter().zip(&places);
-            pairs.filter_map(|(part, place)| intake.entry_after(part, place)).collect()
+            // A part that an earlier attempt sealed to the end is not open any more.
+            let is_open = |part: &JobPart| {
+                intake.job(&part.id).is_some_and(|job| job.next_part() == part.number)
+            };
+            let pairs = parts.iter().zip(&places).filter(|(part, _)| is_open(part));
+            let entry = |(part, place)| Some((part, intake.entry_after(part, place)?));
+            pairs.filter_map(entry).collect()
         };
         let mut segments: Vec<String> = places.into_iter().map(|place| place.segment).collect();
         segments.sort_unstable();
         segments.dedup();
-        let (entries_ref, segments) = (&entries[..], &segments[..]);
-        self.catalogue.apply(&Change { entries: entries_ref, segments, ..Change::default() })?;
+        let entries: Vec<JobEntry> = pairs.iter().map(|(_, entry)| entry.clone()).collect();
+        self.catalogue.apply(&Change {
+            entries: &entries,
+            segments: &segments,
+            ..Change::default()
+        })?;
         let mut intake = self.intake();
-        for (part, entry) in parts.iter().zip(entries) {
+        intake.commit()?;
+        for (part, entry) in pairs {
             intake.sealed(part, entry)?;
         }
         Ok(())
     }
 
     fn tell_running(&self) -> Result<(), AnyError> {
-        let news = self.intake().news();
-        for entries in news.chunks(MAX_CHANGE) {
-            self.catalogue.apply(&Change { entries, ..Change::default() })?;
+        loop {
+            let entries = self.intake().news(MAX_TOLD);
+            if entries.is_empty() {
+                return Ok(());
+            }
+            self.catalogue.apply(&Change { entries: &entries, ..Change::default() })?;
+            self.intake().told(&entries);
+            if entries.len() < MAX_TOLD {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 }

@@ -8,9 +8,9 @@ use skopos_query::arrow::array::{
     ArrayRef, Float64Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
 };
 use skopos_query::{BoxError, Column, Fingerprint, Literal, Rows, Scan, Table};
-use skopos_store::jobs::StoredRecord;
+use skopos_store::jobs::{Filter, PageRequest, StoredRecord, Visibility};
 
-use crate::jobs::JobsPlace;
+use crate::jobs::{Jobs, JobsPlace, Piece};
 
 /// The most jobs of one statement. A job has up to millions of rows.
 const MAX_JOBS: usize = 100;
@@ -67,22 +67,33 @@ impl Table for JobSamples {
                 format!("a statement can read the samples of at most {MAX_JOBS} jobs").into()
             );
         }
-        let generations: Vec<u32> = match scan.equals("generation") {
-            None => vec![0],
-            Some(all) => all.iter().filter_map(generation).collect(),
-        };
+        let generations: Option<Vec<u32>> =
+            scan.equals("generation").map(|all| all.iter().filter_map(generation).collect());
         let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
-        let ids = wanted
-            .iter()
-            .flat_map(|job| generations.iter().filter_map(|number| JobId::new(*job, *number).ok()));
-        let ids: Vec<JobId> = ids.collect();
+        let mut ids = Vec::new();
+        for job in wanted {
+            match &generations {
+                Some(all) => ids.extend(all.iter().filter_map(|run| JobId::new(job, *run).ok())),
+                None => ids.extend(runs(&jobs, scan, job)?),
+            }
+        }
         let scan = scan.clone();
         let batches = ids.into_iter().flat_map(move |id| {
-            let records = match jobs.records(scan.caller(), &id) {
-                Ok(records) => records.unwrap_or_default(),
-                Err(e) => return vec![Err(e)],
+            let pieces = jobs.pieces(scan.caller(), &id);
+            let (jobs, scan, mut metrics) = (jobs.clone(), scan.clone(), HashMap::new());
+            let batch = move |piece: Piece| {
+                let records = match jobs.read(&id, piece) {
+                    Ok(records) => records,
+                    Err(e) => return vec![Err(e)],
+                };
+                let all = batches(&id, &records, &mut metrics).into_iter();
+                all.map(|all| scan.select(&all)).collect()
             };
-            batches(&id, &records).into_iter().map(|all| scan.select(&all)).collect()
+            let (pieces, failure) = match pieces {
+                Ok(pieces) => (pieces, None),
+                Err(e) => (Vec::new(), Some(Err(e))),
+            };
+            failure.into_iter().chain(pieces.into_iter().flat_map(batch))
         });
         Ok(Rows::each(batches))
     }
@@ -92,6 +103,15 @@ impl Table for JobSamples {
     }
 }
 
+/// Returns the runs of a job that the caller may read.
+fn runs(jobs: &Jobs, scan: &Scan, job: &str) -> Result<Vec<JobId>, BoxError> {
+    let filter = Filter { job: Some(job.to_owned()), ..Filter::new(Visibility::Nothing) };
+    let page = jobs.search(scan.caller(), filter, &PageRequest::default())?;
+    let mut ids: Vec<JobId> = page.items.into_iter().map(|row| row.id).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
 fn generation(literal: &Literal) -> Option<u32> {
     match literal {
         Literal::Integer(number) => u32::try_from(*number).ok(),
@@ -99,9 +119,13 @@ fn generation(literal: &Literal) -> Option<u32> {
     }
 }
 
-/// Returns all columns of the measurements among the records of a job, in batches.
-fn batches(id: &JobId, records: &[StoredRecord]) -> Vec<Vec<ArrayRef>> {
-    let mut metrics: HashMap<String, Metrics> = HashMap::new();
+/// Returns all columns of the measurements among some records of a job, in batches. `metrics` has the names of earlier
+/// records.
+fn batches(
+    id: &JobId,
+    records: &[StoredRecord],
+    metrics: &mut HashMap<String, Metrics>,
+) -> Vec<Vec<ArrayRef>> {
     for record in records.iter().filter_map(StoredRecord::get).filter(|r| r.kind == Kind::Metrics) {
         if let Ok(names) = record.metrics() {
             metrics.insert(names.schema.clone(), names);

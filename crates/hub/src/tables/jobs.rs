@@ -24,7 +24,7 @@ pub(super) struct JobsTable {
 /// The value of a column in a row.
 enum Of {
     Text(fn(&JobRow) -> Option<String>),
-    Integer(fn(&JobRow) -> i64),
+    Integer(fn(&JobRow) -> Option<i64>),
     Time(fn(&JobRow) -> Option<Timestamp>),
 }
 
@@ -33,7 +33,7 @@ const COLUMNS: [(&str, Of, &str); 16] = [
     ("job", Of::Text(|row| Some(row.id.job().to_owned())), "Id that the batch system gave the job"),
     (
         "generation",
-        Of::Integer(|row| row.id.generation().into()),
+        Of::Integer(|row| Some(row.id.generation().into())),
         "Number of the job's run, from 0 on",
     ),
     ("site", Of::Text(|row| Some(row.site.clone())), "Site that has the job"),
@@ -57,11 +57,7 @@ const COLUMNS: [(&str, Of, &str); 16] = [
         Of::Integer(|row| integer(row.lost)),
         "Number of records that its producers had to drop",
     ),
-    (
-        "requested_bytes",
-        Of::Integer(requested_bytes),
-        "Memory that the job requested, in bytes; 0 if it is not known",
-    ),
+    ("requested_bytes", Of::Integer(requested_bytes), "Memory that the job requested, in bytes"),
 ];
 
 fn known(text: &str) -> Option<String> {
@@ -73,12 +69,12 @@ fn exit(row: &JobRow) -> Option<String> {
     exit.as_str().map(str::to_owned)
 }
 
-fn integer(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+fn integer(number: u64) -> Option<i64> {
+    i64::try_from(number).ok()
 }
 
-fn requested_bytes(row: &JobRow) -> i64 {
-    row.requested.get("resident_bytes_max").map_or(0, |bytes| *bytes as i64)
+fn requested_bytes(row: &JobRow) -> Option<i64> {
+    row.requested.get("resident_bytes_max").map(|bytes| *bytes as i64)
 }
 
 impl JobsTable {

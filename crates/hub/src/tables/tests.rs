@@ -232,7 +232,7 @@ fn a_missing_archive_has_no_rows_and_a_broken_one_is_an_error() {
         assert_eq!(
             answer(
                 &engine,
-                "SELECT m.node, j.class FROM mem m LEFT JOIN jobs j ON j.folder = m.node"
+                "SELECT m.node, j.class FROM mem m LEFT JOIN parallel_jobs j ON j.folder = m.node"
             ),
             ["n01 | NULL", "n02 | NULL"]
         );
@@ -323,7 +323,7 @@ fn tasks_are_asked_again_with_the_clock() {
 fn tables_have_help() {
     let engine = engine(None);
     let all = "SELECT name FROM tables WHERE help <> '' AND
-               name IN ('insights', 'anomalies', 'tasks', 'jobs')";
+               name IN ('insights', 'anomalies', 'tasks', 'parallel_jobs', 'jobs', 'job_samples')";
     assert_eq!(
         answer(&engine, all),
         ["anomalies", "insights", "job_samples", "jobs", "parallel_jobs", "tasks"]

@@ -172,6 +172,12 @@ pub enum MetadataError {
         /// Length of the text.
         bytes: usize,
     },
+    /// A text that is shown in lists has a control character.
+    #[error("`{field}` has a control character")]
+    Control {
+        /// The field.
+        field: &'static str,
+    },
     /// A number is not finite.
     #[error("`{field}` has a number that is not finite")]
     NotFinite {
@@ -195,7 +201,7 @@ impl JobStart {
             ("launcher", &self.launcher),
             ("folder", &self.folder),
         ];
-        texts.into_iter().try_for_each(|(field, text)| check_text(field, text))?;
+        texts.into_iter().try_for_each(|(field, text)| check_name(field, text))?;
         check_all("command", &self.command)?;
         check_all("nodes", &self.nodes)?;
         check_all("tags", &self.tags)?;
@@ -220,6 +226,18 @@ impl JobEnd {
     }
 }
 
+impl JobLoss {
+    /// Checks that every field is within its bounds.
+    ///
+    /// # Errors
+    /// The reason is too long or has a control character, or a number is not finite.
+    pub fn check(&self) -> Result<(), MetadataError> {
+        check_name("why", &self.why)?;
+        check_finite("from_seconds", self.from_seconds)?;
+        check_finite("to_seconds", self.to_seconds)
+    }
+}
+
 impl JobTags {
     /// Checks that every field is within its bounds.
     ///
@@ -228,6 +246,14 @@ impl JobTags {
     pub fn check(&self) -> Result<(), MetadataError> {
         check_all("add", &self.add)?;
         check_all("remove", &self.remove)
+    }
+}
+
+/// Checks a text that is shown in lists.
+fn check_name(field: &'static str, text: &str) -> Result<(), MetadataError> {
+    match text.chars().any(char::is_control) {
+        true => Err(MetadataError::Control { field }),
+        false => check_text(field, text),
     }
 }
 
@@ -284,6 +310,8 @@ mod tests {
         let bytes = long.len();
         let user = MetadataError::Long { field: "user", bytes };
         check(&|start| start.user.clone_from(&long), Some(user));
+        let control = MetadataError::Control { field: "application" };
+        check(&|start| start.application = "\u{1b}[2J".to_owned(), Some(control));
         let many = MetadataError::Many { field: "tags", count: MAX_DETAILS + 1 };
         check(&|start| start.tags = (0..=MAX_DETAILS).map(|n| n.to_string()).collect(), Some(many));
         let infinite = MetadataError::NotFinite { field: "start_seconds" };

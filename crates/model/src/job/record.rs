@@ -221,7 +221,7 @@ impl<'b> JobRecord<'b> {
             Kind::End => Ok(self.end()?.check()?),
             Kind::Metrics => Ok(self.metrics()?.check()?),
             Kind::Report => self.report().map(drop),
-            Kind::Loss => self.loss().map(drop),
+            Kind::Loss => Ok(self.loss()?.check()?),
             Kind::Tags => Ok(self.tags()?.check()?),
             Kind::Spans => self.document::<serde::de::IgnoredAny>().map(drop),
         }

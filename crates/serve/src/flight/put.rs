@@ -16,10 +16,8 @@ use arrow_flight::{FlightData, FlightDescriptor, PutResult};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
-use skopos_access::Caller;
-use skopos_hub::jobs::{
-    AckLevel, Jobs, JobsPlace, RecordColumns, StoreError, Stored, check_schema,
-};
+use skopos_access::{Action, Caller, may};
+use skopos_hub::jobs::{AckLevel, Jobs, JobsPlace, RecordColumns, StoreError, Stored};
 use skopos_query::arrow::array::RecordBatch;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -79,6 +77,7 @@ pub(super) async fn put(
 ) -> Result<Acknowledgements, Status> {
     let first = data.peek().await.cloned().transpose()?;
     let address = Address::of(first.as_ref().and_then(|first| first.flight_descriptor.as_ref()))?;
+    can_store(&caller)?;
     let opening = tokio::task::spawn_blocking(move || place.open());
     let jobs = opening.await.map_err(|e| Status::internal(e.to_string()))?;
     let jobs = jobs.map_err(|e| Status::unavailable(e.to_string()))?;
@@ -88,6 +87,17 @@ pub(super) async fn put(
     let acknowledgements =
         stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
     Ok(acknowledgements.boxed())
+}
+
+/// Refuses a caller that may not store any record.
+fn can_store(caller: &Caller) -> Result<(), Status> {
+    let (node, owner) = match caller {
+        Caller::Node(names) => (Some(names.node.as_str()), None),
+        Caller::User(user) => (None, Some(user.name.as_str())),
+        _ => (None, None),
+    };
+    let action = Action::StoreJob { node, owner, is_elsewhere: false };
+    may(caller, action).map_err(|denied| status::denied(&denied))
 }
 
 /// A stream of records.
@@ -119,16 +129,10 @@ impl Put {
             });
         let mut batches = FlightRecordBatchStream::new_from_flight_data(plain.boxed());
         let mut commits = self.jobs.commits();
-        let mut is_checked = false;
         loop {
             tokio::select! {
                 batch = batches.try_next() => match batch.map_err(refused)? {
                     Some(batch) => {
-                        if !is_checked {
-                            let schema = check_schema(&batch.schema());
-                            schema.map_err(|e| Status::invalid_argument(e.to_string()))?;
-                            is_checked = true;
-                        }
                         let stored = self.store(batch).await?;
                         self.last = self.last.max(stored.last);
                         self.acknowledge(Some(&stored)).await?;
@@ -145,12 +149,17 @@ impl Put {
         while self.sent < self.last {
             self.acknowledge(None).await?;
             if self.sent < self.last {
-                if Instant::now() >= until {
+                // A running job is sealed once an hour.
+                let may_take_long = self.address.level == AckLevel::Lts;
+                if self.sender.is_closed() {
+                    return Ok(());
+                }
+                if Instant::now() >= until && !may_take_long {
                     let why = self.jobs.trouble().unwrap_or_default();
                     let text = format!("the last records were not acknowledged in time: {why}");
                     return Err(Status::unavailable(text));
                 }
-                let look = (Instant::now() + LOOK_EVERY).min(until);
+                let look = Instant::now() + LOOK_EVERY;
                 let _ = timeout_at(look, commits.changed()).await;
             }
         }

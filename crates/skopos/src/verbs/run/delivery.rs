@@ -14,8 +14,8 @@ use skopos_model::job::{JobEnd, JobStart, JobState, Kind};
 use skopos_model::task::{ExitType, Limits, Rank, Summary};
 use skopos_term::{Failure, tell};
 
-/// Time that the hub may take. The task does not wait for it: only the start of its monitor and the end.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that the hub may take, which is longer than its own timeout for a disk. The task itself does not wait for it.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A task that is delivered as a job.
 pub(super) struct Delivery {
@@ -112,7 +112,8 @@ impl Delivery {
 
     /// Sends records. Each message is an epoch of its own, because its sequences begin at zero.
     fn send(&self, number: i64, records: Vec<JobDocument>) {
-        let producer = format!("run/{}/{}", self.node, std::process::id());
+        // Two containers may have one node and process id.
+        let producer = format!("run/{}/{}/{}", self.node, std::process::id(), nanos(self.began));
         let epoch = nanos(self.began).saturating_add(number);
         let request = StoreRequest { store_jobs: records, producer, epoch };
         let sent = reach(&self.dir, PATIENCE).and_then(|stream| match stream {

@@ -173,7 +173,7 @@ fn engine(local: Local) -> Result<(Engine, tokio::runtime::Runtime), Failure> {
     let local = Arc::new(local);
     let source: Arc<dyn Source> = local.clone();
     let mut registry = Registry::new(source.clone());
-    let jobs = Arc::new(JobsPlace::new(state::jobs(), skopos_hub::ALONE));
+    let jobs = Arc::new(JobsPlace::without_hub(state::jobs()));
     let registered = tables::register(
         &mut registry,
         &source,

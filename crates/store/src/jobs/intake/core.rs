@@ -121,14 +121,20 @@ impl Intake {
         let lock = disk.lock(&path).map_err(io_at(&path, "it cannot be locked"))?;
         let lock = lock.ok_or_else(|| Error::Busy(folder.to_path_buf()))?;
         let recovered = recover(&disk, folder, sealed, now)?;
-        let Recovered { mut logs, producers, mut jobs, newest, last, torn_bytes, damaged } =
+        let Recovered { mut logs, producers, mut jobs, newest, last, torn_bytes, damaged, .. } =
             recovered;
         // A job of which all records are sealed is not open.
         jobs.retain(|_, job| job.unsealed() > 0);
         // The newest log may not have been synced. A damaged one is not continued, so its records are written again.
         let rescued = newest.is_none().then_some(last);
         let (generation, log) = match newest {
-            Some(newest) => newest,
+            Some((generation, log)) => {
+                // Its bytes are those of the writer.
+                if let Some(current) = logs.uses.get_mut(&generation) {
+                    current.bytes = 0;
+                }
+                (generation, log)
+            }
             None => (last + 1, begin(&disk, &mut logs, folder, last + 1)?),
         };
         disk.sync_folder(folder).map_err(io_at(folder, "the folder cannot be synced"))?;
@@ -231,16 +237,23 @@ impl Intake {
             }
         }
         record.check()?;
+        let id = record.id().map_err(RecordError::from)?;
+        self.check_room(&id)?;
+        let is_new = !self.jobs.contains_key(&id);
+        let new = match is_new {
+            true => Some(
+                sealed
+                    .of_job(&id)
+                    .map_err(|_| Refusal::Full("the sealed parts of the job cannot be read"))?,
+            ),
+            false => None,
+        };
         let slot = match known {
             Some(slot) => slot,
             None => self.admit(producer, *epoch, now)?,
         };
-        let id = record.id().map_err(RecordError::from)?;
-        self.check_room(&id)?;
         let (producer, epoch, sequence) = (slot, *epoch, *sequence);
-        let is_new = !self.jobs.contains_key(&id);
-        if is_new {
-            let (next_part, marks, entry) = sealed.of_job(&id);
+        if let Some((next_part, marks, entry)) = new {
             self.jobs.insert(id.clone(), OpenJob::new(next_part, marks, entry));
         }
         let pushed = self.append(&id, record, (producer, epoch, sequence), now);
@@ -263,6 +276,12 @@ impl Intake {
         let job = self.jobs.get(id).zip(name);
         // Its producer did not get the acknowledgement, and the log that had the record is gone.
         if job.is_some_and(|(job, name)| job.has_sealed(name, epoch, sequence)) {
+            self.index_of(producer, epoch)?;
+            if let Some(known) = self.producers.get_mut(producer) {
+                (known.last, known.seen) = (sequence, now);
+            }
+            // The next commit acknowledges it.
+            self.producers.touch(producer);
             return Ok(PushOutcome::Duplicate);
         }
         let index = self.index_of(producer, epoch)?;
@@ -302,6 +321,9 @@ impl Intake {
         let has_length = (1..=MAX_PRODUCER_BYTES).contains(&name.len());
         if !has_length || name.chars().any(char::is_control) {
             return Err(Refusal::Producer);
+        }
+        if self.producers.len() >= MAX_PRODUCERS {
+            self.evict_silent();
         }
         if self.producers.len() >= MAX_PRODUCERS {
             return Err(Refusal::Full("too many producers are known"));
@@ -423,6 +445,20 @@ impl Intake {
         if self.has_producers { self.logs.remove_sealed(self.generation) } else { Ok(()) }
     }
 
+    /// Forgets the half of the producers without unsealed records that have been silent for the longest time.
+    fn evict_silent(&mut self) {
+        let places = self.jobs.values().flat_map(|job| &job.places);
+        let used: BTreeSet<Slot> = places.map(|place| place.producer).collect();
+        let idle = self.producers.iter_mut().map(|producer| producer.seen);
+        let mut seen: Vec<Timestamp> = idle.collect();
+        seen.sort_unstable();
+        let Some(until) = seen.get(seen.len() / 2).copied() else { return };
+        let is_gone = |slot, producer: &Producer| {
+            producer.seen <= until && producer.durable == producer.last && !used.contains(&slot)
+        };
+        self.producers.forget(is_gone);
+    }
+
     /// Forgets producers that have been silent for long and have no unsealed records.
     fn forget_silent(&mut self, now: Timestamp) {
         let after = self.limits.forget_after;
@@ -445,21 +481,34 @@ impl Intake {
         self.jobs.get(id)
     }
 
-    /// Returns the entries that have changed since the last call.
-    pub fn news(&mut self) -> Vec<JobEntry> {
-        let changed = self.jobs.values_mut().filter(|job| job.has_news);
-        changed
-            .map(|job| {
-                job.has_news = false;
-                job.entry.clone()
-            })
-            .collect()
+    /// Returns the entries of at most `most` jobs that have changed. They are news until [`told`](Self::told).
+    pub fn news(&self, most: usize) -> Vec<JobEntry> {
+        let changed = self.jobs.values().filter(|job| job.has_news);
+        changed.map(|job| job.entry.clone()).take(most).collect()
     }
 
-    /// Returns at most `most` jobs of which a part is due.
-    pub fn due(&self, now: Timestamp, most: usize) -> Vec<JobId> {
-        let due = self.jobs.iter().filter(|(_, job)| job.is_due(&self.limits, now));
-        due.map(|(id, _)| id.clone()).take(most).collect()
+    /// Notes that the catalogue has these entries. A job that has changed since is news again.
+    pub fn told(&mut self, entries: &[JobEntry]) {
+        for entry in entries {
+            if let Some(job) = self.jobs.get_mut(&entry.id) {
+                job.has_news = job.entry != *entry;
+            }
+        }
+    }
+
+    /// Returns at most `most` jobs of which a part is due, with at most about `bytes` of records.
+    pub fn due(&self, now: Timestamp, most: usize, bytes: u64) -> Vec<JobId> {
+        // A full intake refuses records until parts are sealed, so it does not wait for that.
+        let is_full = self.logs.bytes() >= self.limits.max_bytes / 2
+            || self.jobs.len() >= self.limits.max_jobs / 2;
+        let due = self.jobs.iter().filter(|(_, job)| job.is_due(&self.limits, is_full, now));
+        let mut all = 0;
+        let fits = due.take_while(|(_, job)| {
+            let fits = all < bytes;
+            all += job.bytes;
+            fits
+        });
+        fits.map(|(id, _)| id.clone()).take(most).collect()
     }
 
     /// Returns the unsealed records of a job that a commit has written, in their order.
@@ -482,7 +531,7 @@ impl Intake {
     }
 
     /// Makes a part of the written records of a job; `None` if there are none. No other part of the job is due until
-    /// [`sealed`](Self::sealed) or [`unsealed`](Self::unsealed) is called.
+    /// [`sealed`](Self::sealed) is called: a part that could not be sealed must be tried again as it is.
     ///
     /// # Errors
     /// A log cannot be read.
@@ -516,15 +565,16 @@ impl Intake {
     }
 
     /// Notes that a part is sealed, with the entry of [`entry_after`](Self::entry_after). Its records are forgotten.
+    /// Everything that was pushed must be committed.
     ///
     /// # Errors
-    /// The unsealed records of the job cannot be read.
+    /// The other records of the job cannot be read, and nothing changes; or a log cannot be removed.
     pub fn sealed(&mut self, part: &JobPart, entry: JobEntry) -> Result<(), Error> {
         let current = self.generation;
         let Some(job) = self.jobs.get_mut(&part.id) else { return Ok(()) };
         let rest = job.places.iter().skip(part.records.len());
-        let rest: Vec<Vec<u8>> =
-            rest.filter_map(|place| self.logs.read(place, current).ok()).collect();
+        let rest = rest.map(|place| self.logs.read(place, current));
+        let rest = rest.collect::<Result<Vec<Vec<u8>>, Error>>()?;
         let rest: Vec<JobRecord<'_>> =
             rest.iter().filter_map(|bytes| JobRecord::read(bytes)).collect();
         for place in job.seal(part, entry, &rest) {
@@ -534,13 +584,6 @@ impl Intake {
             self.jobs.remove(&part.id);
         }
         self.remove_sealed()
-    }
-
-    /// Notes that a part could not be sealed. It is due again.
-    pub fn unsealed(&mut self, part: &JobPart) {
-        if let Some(job) = self.jobs.get_mut(&part.id) {
-            job.is_sealing = false;
-        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::limits::IntakeLimits;
 use super::{Intake, PushOutcome, Pushed, Refusal};
 use crate::jobs::entry::JobEntry;
 use crate::jobs::part::{JobPart, Mark, PartRef, StoredRecord};
+use crate::log::Error;
 use crate::log::simulated::{Failures, Random, SimulatedDisk};
 
 const FOLDER: &str = "/sts";
@@ -30,7 +31,7 @@ fn seeds() -> u64 {
 struct Parts(RefCell<BTreeMap<JobId, Vec<JobPart>>>);
 
 impl SealedParts for Parts {
-    fn of_job(&self, id: &JobId) -> (u32, Vec<Mark>, JobEntry) {
+    fn of_job(&self, id: &JobId) -> Result<(u32, Vec<Mark>, JobEntry), Error> {
         let parts = self.0.borrow();
         let parts = parts.get(id).map_or(&[][..], Vec::as_slice);
         let mut entry = JobEntry::new("s", id.clone());
@@ -43,7 +44,7 @@ impl SealedParts for Parts {
                 None => marks.push(mark.clone()),
             }
         }
-        (parts.len() as u32, marks, entry)
+        Ok((parts.len() as u32, marks, entry))
     }
 }
 
@@ -77,6 +78,8 @@ struct Run {
     /// The epoch and the next sequence of each producer.
     producers: Vec<(i64, i64)>,
     pushed: Vec<Known>,
+    /// Parts that could not be sealed.
+    stuck: Vec<JobPart>,
 }
 
 impl Run {
@@ -84,7 +87,8 @@ impl Run {
         let mut random = Random::new(seed ^ 0x0107);
         let producers = vec![(1, 0); 1 + random.below(4) as usize];
         let (disk, parts, pushed) = (SimulatedDisk::new(seed), Parts::default(), Vec::new());
-        let mut run = Self { disk, random, intake: None, parts, now: 1, producers, pushed };
+        let stuck = Vec::new();
+        let mut run = Self { disk, random, intake: None, parts, now: 1, producers, pushed, stuck };
         run.open();
         run
     }
@@ -94,6 +98,7 @@ impl Run {
     }
 
     fn open(&mut self) {
+        self.stuck.clear();
         self.disk.fail(Failures::default());
         self.disk.leave_space(1 << 40);
         let disk = Arc::new(self.disk.clone());
@@ -152,28 +157,44 @@ impl Run {
 
     fn seal(&mut self) {
         let now = self.now();
-        let due = self.intake().due(now, 2);
-        for id in due {
+        let mut parts = std::mem::take(&mut self.stuck);
+        for id in self.intake().due(now, 2, u64::MAX) {
             // The logs of a disk that fails may be unreadable for now.
-            let Ok(Some(part)) = self.intake().part(&id) else { continue };
+            parts.extend(self.intake().part(&id).ok().flatten());
+        }
+        for (at, part) in parts.iter().enumerate() {
             if self.random.once_in(5) {
-                self.intake().unsealed(&part);
+                // It cannot be sealed, and is tried again.
+                self.stuck.push(part.clone());
                 continue;
             }
             let (segment, rows) = (String::new(), part.records.len() as u64);
             let place = PartRef { number: part.number, segment, rows };
-            let entry = self.intake().entry_after(&part, &place).expect("an open job");
+            let entry = self.intake().entry_after(part, &place).expect("an open job");
             {
-                let mut parts = self.parts.0.borrow_mut();
-                let parts = parts.entry(id).or_default();
-                assert_eq!(part.number as usize, parts.len());
-                parts.push(part.clone());
+                let mut all = self.parts.0.borrow_mut();
+                let known = all.entry(part.id.clone()).or_default();
+                match known.get(part.number as usize) {
+                    Some(sealed) => assert_eq!(sealed, part),
+                    None => {
+                        assert_eq!(part.number as usize, known.len());
+                        known.push(part.clone());
+                    }
+                }
             }
             // The process may end here.
-            if !self.random.once_in(4) {
-                let _ = self.intake.as_mut().expect("opened").sealed(&part, entry);
-            } else {
+            if self.random.once_in(4) {
                 self.restart();
+                return;
+            }
+            let intake = self.intake();
+            if intake.commit().and_then(|()| intake.sealed(part, entry)).is_err() {
+                self.stuck.extend_from_slice(&parts[at..]);
+                let open = self.intake.as_ref().expect("opened");
+                // Of a part that was sealed, a log could not be removed.
+                self.stuck.retain(|part| {
+                    open.job(&part.id).is_some_and(|job| job.next_part() == part.number)
+                });
                 return;
             }
         }

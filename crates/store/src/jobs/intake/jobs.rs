@@ -9,11 +9,15 @@ use super::limits::IntakeLimits;
 use super::producers::Slot;
 use crate::jobs::entry::JobEntry;
 use crate::jobs::part::{JobPart, Mark};
+use crate::log::Error;
 
 /// The sealed parts of a job, which the intake asks for when it first hears of the job.
 pub trait SealedParts {
     /// Returns the number of the next part, the latest mark of each producer, and the entry of the sealed parts.
-    fn of_job(&self, id: &JobId) -> (u32, Vec<Mark>, JobEntry);
+    ///
+    /// # Errors
+    /// A segment cannot be read. Without its marks, a record that it has would be stored twice.
+    fn of_job(&self, id: &JobId) -> Result<(u32, Vec<Mark>, JobEntry), Error>;
 }
 
 /// The place of a record that is not sealed.
@@ -27,7 +31,7 @@ pub(super) struct Place {
     pub(super) sequence: i64,
 }
 
-/// A job with records that are not sealed, or that has not ended.
+/// A job with records that are not sealed.
 #[derive(Debug)]
 pub struct OpenJob {
     /// The entry of all records, sealed or not.
@@ -100,11 +104,14 @@ impl OpenJob {
     }
 
     /// Returns true if a part is to be sealed.
-    pub(super) fn is_due(&self, limits: &IntakeLimits, now: Timestamp) -> bool {
+    pub(super) fn is_due(&self, limits: &IntakeLimits, is_full: bool, now: Timestamp) -> bool {
         let Some((first, last)) = self.arrived.filter(|_| !self.is_sealing) else { return false };
         let is_settled = self.entry.end.is_some() && now.since(last) >= limits.settle;
-        is_settled
-            || now.since(first) >= limits.seal_every
+        // The clock may have stepped back.
+        let is_old = now.since(first) >= limits.seal_every || now < first;
+        is_full
+            || is_settled
+            || is_old
             || self.places.len() >= limits.max_job_records / 2
             || self.bytes >= limits.max_job_bytes / 2
     }

@@ -1,6 +1,7 @@
 //! Reads the logs that an earlier process left.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub(super) struct Recovered {
     /// Length of the torn tail that was cut off.
     pub(super) torn_bytes: u64,
     pub(super) damaged: Vec<Damage>,
+    /// The first failure to read the sealed parts of a job.
+    failure: Option<Error>,
 }
 
 /// Reads all logs of a folder.
@@ -60,11 +63,15 @@ pub(super) fn recover(
         last,
         torn_bytes: 0,
         damaged: Vec::new(),
+        failure: None,
     };
     for generation in &generations {
         recovered.read(disk, (*generation, folder), sealed, now)?;
     }
-    Ok(recovered)
+    match recovered.failure.take() {
+        Some(e) => Err(e),
+        None => Ok(recovered),
+    }
 }
 
 /// Removes the newest logs without a whole frame: those that a process began and could not go on with. The log before
@@ -202,10 +209,18 @@ impl Recovered {
         (producer.epoch, producer.last) = number;
         let Some(record) = JobRecord::read(content) else { return };
         let Ok(id) = record.id() else { return };
-        let job = self.jobs.entry(id).or_insert_with_key(|id| {
-            let (next_part, marks, entry) = sealed.of_job(id);
-            OpenJob::new(next_part, marks, entry)
-        });
+        let job = match self.jobs.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => match sealed.of_job(place.key()) {
+                Ok((next_part, marks, entry)) => {
+                    place.insert(OpenJob::new(next_part, marks, entry))
+                }
+                Err(e) => {
+                    self.failure = self.failure.take().or(Some(e));
+                    return;
+                }
+            },
+        };
         if !job.has_sealed(&producer.name, place.epoch, place.sequence) {
             job.add(&record, place, now);
             self.logs.added(place.generation);

@@ -41,6 +41,31 @@ impl Lts {
         Ok(entry)
     }
 
+    /// Returns the names of the segments that are not in `known`, and the jobs that have parts there.
+    ///
+    /// # Errors
+    /// A segment is damaged or cannot be read.
+    pub fn unknown(
+        &self,
+        known: &BTreeSet<String>,
+    ) -> Result<(Vec<String>, BTreeSet<JobId>), Error> {
+        // No compaction removes a segment meanwhile.
+        let _writing = unpoisoned(self.writing.lock());
+        let all: Vec<(Slot, String)> = {
+            let state = self.state();
+            let names = state.segments.iter().map(|(slot, known)| (*slot, known.name.file_name()));
+            names.filter(|(_, name)| !known.contains(name)).collect()
+        };
+        let (mut names, mut ids) = (Vec::new(), BTreeSet::new());
+        for (slot, name) in all {
+            if let Some(segment) = self.segment(slot)? {
+                ids.extend(segment.parts().iter().map(|part| part.id.clone()));
+                names.push(name);
+            }
+        }
+        Ok((names, ids))
+    }
+
     /// Returns all jobs.
     ///
     /// # Errors

@@ -1,0 +1,134 @@
+//! The storage of a site in a scratch folder: who may store what, and what survives a restart and a step that fails.
+
+use std::time::{Duration, Instant};
+
+use skopos_access::{Caller, Names, Role, User};
+use skopos_model::job::{JobId, JobRecord, Kind};
+use skopos_store::jobs::IntakeLimits;
+
+use super::store::{Jobs, Stored, now};
+
+const LIMITS: IntakeLimits = IntakeLimits {
+    max_bytes: 64 << 20,
+    max_jobs: 1000,
+    max_job_records: 1000,
+    max_job_bytes: 8 << 20,
+    settle: Duration::ZERO,
+    seal_every: Duration::from_secs(3600),
+    forget_after: Duration::from_secs(3600),
+};
+
+fn open(folder: &std::path::Path) -> Jobs {
+    Jobs::open(folder, "s", LIMITS).expect("opened")
+}
+
+fn node(name: &str) -> Caller {
+    Caller::Node(Names { site: "s".to_owned(), node: name.to_owned(), is_hub: false })
+}
+
+fn user(name: &str) -> Caller {
+    let name = name.to_owned();
+    Caller::User(User { name, role: Role::Member, ..User::default() })
+}
+
+/// Stores one record of a job with the sequence `sequence`, and returns why it was refused.
+fn store(
+    jobs: &Jobs,
+    caller: &Caller,
+    (job, node): (&str, &str),
+    (sequence, kind, document): (i64, Kind, &str),
+) -> Result<(), String> {
+    let record =
+        JobRecord { kind, job, generation: 0, node, time: now(), content: document.as_bytes() };
+    let stored = jobs.store(caller, ("p", 1), |visit| visit(sequence, record)).expect("stored");
+    match stored {
+        Stored { refusals, .. } if !refusals.is_empty() => Err(refusals[0].1.clone()),
+        _ => Ok(()),
+    }
+}
+
+fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !ready() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "gave up waiting: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn id(job: &str) -> JobId {
+    JobId::new(job, 0).expect("an id")
+}
+
+#[test]
+fn nobody_takes_the_job_of_another_user_or_node() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let jobs = open(folder.path());
+    let start = |user: &str, nodes: &str| format!(r#"{{"user":"{user}","nodes":[{nodes}]}}"#);
+    let (ann, eve) = (start("ann", r#""n01""#), start("eve", r#""n01""#));
+    let begin = |caller: &Caller, job, at, document: &str| {
+        store(&jobs, caller, job, (at, Kind::Start, document))
+    };
+    // A user begins own ids alone, so a number of the batch system cannot be taken before its prolog.
+    begin(&user("eve"), ("7", ""), 0, &eve).expect_err("not her id");
+    begin(&user("eve"), ("ann/1", ""), 1, &eve).expect_err("not her id");
+    begin(&user("eve"), ("eve/1", ""), 2, &ann).expect_err("not her name");
+    begin(&user("eve"), ("eve/1", ""), 3, &eve).expect("her own");
+    begin(&node("n02"), ("7", "n02"), 0, &ann).expect_err("the job does not run there");
+    begin(&node("n01"), ("7", "n01"), 0, &ann).expect("the prolog");
+    // A later start changes neither the user nor the project.
+    begin(&node("n01"), ("7", "n01"), 1, &eve).expect_err("another user");
+    begin(&user("ann"), ("7", ""), 0, r#"{"user":"ann","project":"x"}"#).expect_err("a project");
+    begin(&user("ann"), ("7", ""), 1, &ann).expect("the same again");
+    // Records about a job come from its nodes, its user, or the owner of the hub.
+    let end = |caller: &Caller, at: (&str, &str), n| {
+        store(&jobs, caller, at, (n, Kind::End, r#"{"state":"failed"}"#))
+    };
+    end(&user("eve"), ("7", ""), 9).expect_err("not her job");
+    end(&node("n02"), ("7", "n02"), 9).expect_err("not on its nodes");
+    end(&node("n02"), ("7", "n01"), 10).expect_err("about another node");
+    end(&Caller::Anybody, ("7", ""), 9).expect_err("nobody");
+    end(&node("n01"), ("7", "n01"), 9).expect("its node");
+    // It is the same after the job was sealed.
+    eventually("the job is sealed", || {
+        let entry = jobs.entry(&Caller::Owner, &id("7")).expect("read").expect("known");
+        !entry.parts.is_empty()
+    });
+    begin(&node("n01"), ("7", "n01"), 20, &eve).expect_err("another user");
+    end(&user("eve"), ("7", ""), 20).expect_err("not her job");
+    assert!(jobs.entry(&user("ann"), &id("7")).expect("read").is_some());
+    assert!(jobs.entry(&user("eve"), &id("7")).expect("read").is_none());
+    assert!(jobs.pieces(&user("eve"), &id("7")).expect("read").is_empty());
+    assert!(jobs.entry(&node("n01"), &id("7")).expect("read").is_none(), "a node reads no job");
+}
+
+#[test]
+fn a_catalogue_that_is_gone_is_made_again_from_the_segments() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let jobs = open(folder.path());
+    let owner = Caller::Owner;
+    for (at, (kind, document)) in
+        (0..).zip([(Kind::Start, r#"{"user":"ann"}"#), (Kind::End, r#"{"state":"completed"}"#)])
+    {
+        store(&jobs, &owner, ("7", ""), (at, kind, document)).expect("stored");
+    }
+    let is_sealed = |jobs: &Jobs| {
+        let entry = jobs.entry(&owner, &id("7")).expect("read");
+        entry.is_some_and(|entry| entry.parts.len() == 1 && entry.user() == Some("ann"))
+    };
+    eventually("the job is sealed", || is_sealed(&jobs));
+    drop(jobs);
+    for name in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
+        let _ = std::fs::remove_file(folder.path().join(name));
+    }
+    let jobs = open(folder.path());
+    assert!(is_sealed(&jobs));
+    // A record that was acknowledged is a duplicate, although its log is gone.
+    let again = jobs.store(&owner, ("p", 1), |visit| {
+        let (kind, content) = (Kind::Start, &br#"{"user":"ann"}"#[..]);
+        visit(0, JobRecord { kind, job: "7", generation: 0, node: "", time: now(), content })
+    });
+    assert_eq!(again.expect("known").duplicates, 1);
+    drop(jobs);
+    let other = Jobs::open(folder.path(), "other", LIMITS).expect_err("another site");
+    assert!(other.to_string().contains("belong to the site `s`"), "{other}");
+}
