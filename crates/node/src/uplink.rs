@@ -165,7 +165,7 @@ fn run(mut host: Host, sent: &Mutex<SentVertices>, outlet: Outlet, stop: &Atomic
             // Followers notice a closed session by themselves.
             let _ = outlet.send(batch);
         }
-        pace.note_sent(now, is_look_due);
+        pace.note_sent(now, batches.len(), is_look_due);
     }
     outlet.close();
 }
@@ -225,9 +225,10 @@ impl Pace {
         now.saturating_duration_since(self.looked_at) >= after
     }
 
-    fn note_sent(&mut self, now: Instant, has_looked: bool) {
+    fn note_sent(&mut self, now: Instant, batches: usize, has_looked: bool) {
+        let batches = u32::try_from(batches.max(1)).unwrap_or(u32::MAX);
         // Unused time counts, up to that of a burst.
-        self.send_at = self.send_at.max(Self::rested(now)) + SHORTEST;
+        self.send_at = self.send_at.max(Self::rested(now)) + SHORTEST * batches;
         if has_looked {
             self.looked_at = now;
         }
@@ -285,7 +286,7 @@ mod tests {
             let wait = pace.gather(News::OfProgram, now);
             at_once += u32::from(wait.is_zero());
             now += wait;
-            pace.note_sent(now, false);
+            pace.note_sent(now, 1, false);
             sent += 1;
             // The time that a batch takes.
             now += Duration::from_micros(20);
@@ -295,7 +296,7 @@ mod tests {
         now += Duration::from_secs(1);
         let waits = (0..BURST).map(|_| {
             let wait = pace.gather(News::OfProgram, now);
-            pace.note_sent(now, false);
+            pace.note_sent(now, 1, false);
             wait
         });
         assert!(waits.into_iter().all(|wait| wait.is_zero()), "it has rested");

@@ -81,7 +81,12 @@ impl Host {
     pub fn refresh(&mut self) -> Result<(), Error> {
         self.refused.clear();
         let alone = self.dirs.len() == 1;
+        let before = self.segments.len();
         self.segments.retain(Segment::is_alive);
+        if self.segments.len() < before {
+            // A segment that only seemed dead is found again.
+            self.settled.iter_mut().for_each(|settled| *settled = None);
+        }
         for (dir, settled) in self.dirs.iter().zip(&mut self.settled) {
             // Taken before the files are listed: a file that comes meanwhile changes it.
             let before = settled.take();

@@ -138,9 +138,12 @@ impl Enforcer {
         let mut pause: Option<Duration> = None;
         for limit in self.limits.iter() {
             let name = limit.resource.name;
-            let Some(value) = value(now, elapsed, name).filter(|_| !by_kernel(name)) else {
-                continue;
-            };
+            // Up to the limit, pages that processes share count for each of them: how many they are is not known yet.
+            let resident = (name == "resident_bytes_max").then_some(now.resident_bytes).flatten();
+            let resident = resident.map(|bytes| (bytes + now.tmpfs_bytes.unwrap_or(0)) as f64);
+            let resident = resident.filter(|bytes| *bytes <= limit.most);
+            let value = resident.or_else(|| value(now, elapsed, name));
+            let Some(value) = value.filter(|_| !by_kernel(name)) else { continue };
             let before = self.last.insert(name, (elapsed, value));
             let share = value / limit.most;
             if name == "wall_seconds" || share < URGENT_SHARE {

@@ -59,6 +59,9 @@ const MAX_EVENTS: usize = 256;
 /// as far apart.
 const MAX_ROWS: usize = 20_000;
 
+/// The longest pause that shows that a limit is about to be exceeded. Then a sample reads nothing that can wait.
+const CLOSE: Duration = Duration::from_millis(20);
+
 /// Runs a task to its end, or measures a running one. Calls `warn` when a value comes near its limit.
 ///
 /// # Errors
@@ -496,7 +499,7 @@ impl<'a> Run<'a> {
         let took = begun.elapsed().saturating_sub(self.sample.paced);
         self.pause = (2 * self.pause).min(wanted);
         let urgent = self.urgent_pause();
-        self.is_urgent = urgent.is_some();
+        self.is_urgent = urgent.is_some_and(|pause| pause <= CLOSE);
         self.next_sample =
             Instant::now() + procfs::next_pause(self.pause, took, is_limited, urgent);
     }

@@ -43,7 +43,7 @@ pub(crate) struct Stat {
     /// A kernel thread, which runs no program.
     pub(crate) is_kernel_thread: bool,
     /// Addresses of the code and of the stack, which the kernel chooses at each exec: a fork has those of its
-    /// parent. Zeros if this user may not see them.
+    /// parent. The kernel shows 1 and 0 to a user that may not see them.
     pub(crate) program: [u64; 2],
 }
 

@@ -27,7 +27,7 @@ use crate::trust::{self, MAX_TAGS_BYTES};
 const MAX_QUEUED_BYTES: usize = 256 << 20;
 
 /// The most bytes of one publisher's messages among them: the descriptions of all topics that a publisher can have, or a
-/// second of the most batches that it sends. A publisher that floods its followers delays its own messages alone.
+/// second of the most batches that it sends. The name is that of the key, before any proof: see the page about the live plane.
 const MAX_BYTES_OF_PUBLISHER: usize = 4 << 20;
 
 /// The most bytes of the messages of all publishers among them that the follower does not know: names can be invented.
@@ -61,8 +61,9 @@ impl Message {
     /// Returns the bytes that the message takes in the queue.
     fn bytes(&self) -> usize {
         let content = match self {
-            Self::Batch(Arrived { message, .. }) => {
-                message.payload.len() + message.proof.as_ref().map_or(0, Vec::len)
+            Self::Batch(Arrived { message, node, .. }) => {
+                let proof = message.proof.as_ref().map_or(0, Vec::len);
+                message.payload.len() + proof + message.key.len() + node.len()
             }
             Self::Snapshot(snapshot) => snapshot.parts.iter().map(Vec::len).sum(),
             // Its client has a thread, of which there are few.
@@ -309,7 +310,7 @@ mod tests {
     fn bytes_that_are_too_many_for_a_batch_stay_out_of_the_queue() {
         let (inbox, messages) = Inbox::new(Arc::default());
         let put = |payload: usize, tags: usize| {
-            let key = KeyExpr::new("skopos/test/live/n01/1").expect("a key");
+            let key = KeyExpr::new("skopos/test/live/cd/n01/1").expect("a key");
             let sample = SampleBuilder::put(key, vec![0u8; payload]);
             inbox.put_batch(&sample.attachment(vec![0u8; tags]).into(), &Busy);
             messages.try_recv().expect("a message").message

@@ -46,12 +46,15 @@ fn hash(name: &str) -> u8 {
 /// remember the names in them.
 const MAX_NAME_BYTES: usize = MAX_TOPIC_BYTES;
 
-/// Returns the name and the incarnation at the end of a publisher's key; `None` if the name is too long.
+/// Returns the name and the incarnation at the end of a publisher's key; `None` if the name is too long, or the key is
+/// written in another way than [`of_publisher`] writes it: followers keep keys, which then could be of any length.
 pub(crate) fn publisher(key: &str) -> Option<(String, i64)> {
     let mut parts = key.rsplit('/');
-    let incarnation = parts.next()?.parse().ok()?;
+    let text = parts.next()?;
+    let incarnation: i64 = text.parse().ok()?;
     let name = parts.next().filter(|name| name.len() <= MAX_NAME_BYTES)?;
-    Some((name.to_owned(), incarnation))
+    let is_own = text == incarnation.to_string() && parts.next()? == format!("{:02x}", hash(name));
+    is_own.then(|| (name.to_owned(), incarnation))
 }
 
 #[cfg(test)]
@@ -79,6 +82,10 @@ mod tests {
         let key = |name: &str| of_publisher("test", "live", name, 7);
         assert_eq!(publisher(&key("n01")), Some(("n01".to_owned(), 7)));
         assert_eq!(publisher(&key(&"n".repeat(60_000))), None);
-        assert_eq!(publisher("skopos/test/live/n01/x"), None);
+        for wrong in
+            ["live/n01/x", "live/cd/n01/007", "live/cd/n01/+7", "live/00cd/n01/7", "live/ab/n01/7"]
+        {
+            assert_eq!(publisher(&format!("skopos/test/{wrong}")), None, "{wrong}");
+        }
     }
 }

@@ -50,14 +50,22 @@ impl CertainMemory {
         let all = std::mem::take(&mut self.now);
         let there: HashSet<_> = all.iter().map(|holder| holder.key).collect();
         self.first.retain(|key, _| there.contains(key));
-        // For each program the largest process and the growth of all.
-        let mut programs: HashMap<[u64; 2], (u64, u64)> = HashMap::new();
+        // This user may not see which program a process runs if the process has made itself private or runs as another
+        // user. Then it may be a fork of any other.
+        let is_known = all.iter().all(|holder| holder.program[1] != 0);
+        // For each program the largest process and the growth of all. Processes with equal counters may run in the same
+        // memory, so they count once.
+        let mut programs: HashMap<[u64; 2], (u64, HashSet<(u64, u64)>)> = HashMap::new();
         for holder in &all {
-            let (largest, grown) = programs.entry(holder.program).or_default();
+            let program = if is_known { holder.program } else { [0; 2] };
+            let (largest, grown) = programs.entry(program).or_default();
             *largest = holder.anonymous.max(*largest);
-            *grown += holder.grown;
+            grown.insert((holder.anonymous, holder.grown));
         }
-        let anonymous: u64 = programs.values().map(|(largest, grown)| largest.max(grown)).sum();
+        let of_program = |(largest, grown): &(u64, HashSet<(u64, u64)>)| {
+            grown.iter().map(|(_, grown)| grown).sum::<u64>().max(*largest)
+        };
+        let anonymous: u64 = programs.values().map(of_program).sum();
         anonymous + all.iter().map(|holder| holder.of_files).max().unwrap_or(0)
     }
 }
@@ -89,9 +97,24 @@ mod tests {
         let grown = [(1, 1, 200, 0), (2, 1, 450, 0), (3, 1, 500, 0)];
         assert_eq!(bound(&mut certain, &grown), 550, "two forks grew");
         assert_eq!(bound(&mut certain, &grown[..2]), 450, "one is gone");
-        // Its number is another process's now.
+        // A new process has the number of an old one.
         assert_eq!(bound(&mut certain, &[(1, 1, 200, 0), (3, 1, 900, 0)]), 900);
         assert_eq!(certain.first.len(), 2);
+    }
+
+    #[test]
+    fn processes_in_one_memory_and_those_of_an_unknown_program_count_once() {
+        let mut certain = CertainMemory::default();
+        assert_eq!(bound(&mut certain, &[(1, 1, 100, 0), (2, 1, 100, 0)]), 100);
+        assert_eq!(bound(&mut certain, &[(1, 1, 400, 0), (2, 1, 400, 0)]), 400, "one memory");
+        // The kernel shows 1 and 0 instead of the addresses.
+        let own = proc::stat(std::process::id() as Pid).expect("it runs");
+        let mut certain = CertainMemory::default();
+        for (pid, program) in [(1, [5, 7]), (2, [1, 0])] {
+            let memory = Memory { anonymous_bytes: 300 * MIB, ..Memory::default() };
+            certain.add(pid, &Stat { program, ..own }, &memory);
+        }
+        assert_eq!(certain.bytes() / MIB, 300, "it may be a fork of the other");
     }
 
     #[test]
