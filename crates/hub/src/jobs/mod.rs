@@ -7,11 +7,13 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `store`, `threads`, `place`.
+//! Read in this order: `batch`, `signal`, `shared`, `threads`, `store`, `place`.
 
 mod batch;
-mod store;
+mod signal;
+mod shared;
 mod threads;
+mod store;
 mod place;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@ use skopos_model::unpoisoned;
 use skopos_store::jobs::IntakeLimits;
 use thiserror::Error;
 
-use super::store::{Jobs, described};
+use super::shared::described;
+use super::store::Jobs;
 
 /// The place of a site's jobs. It is opened for the first record, or for the first question if the folder exists, so a hub
 /// without jobs makes no file and has no thread for them.

@@ -5,23 +5,25 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use skopos_access::{Action, Caller, may};
 use skopos_model::job::{JobId, JobRecord, JobStart, Kind};
-use skopos_model::{Timestamp, unpoisoned};
+use skopos_model::unpoisoned;
 use skopos_store::history::Error as LogError;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
-    Catalogue, Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Mark, Page, PageRequest,
-    PushOutcome, Pushed, Refusal, SealedParts, SqliteCatalogue, StoredRecord, Visibility,
+    Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Mark, Page, PageRequest, PushOutcome,
+    Pushed, Refusal, SealedParts, SqliteCatalogue, StoredRecord, Visibility,
 };
 use thiserror::Error;
 use tokio::sync::watch;
 
 use super::batch::BatchError;
-use super::threads::{Signal, Threads};
+use super::shared::{Shared, described, now};
+use super::signal::Signal;
+use super::threads::Threads;
 use crate::catalogue::visibility;
 
 /// The most refused records of a batch that an answer names. Further ones are counted.
@@ -42,25 +44,6 @@ pub struct Jobs {
     // Its threads end before the rest is dropped.
     _threads: Threads,
     shared: Arc<Shared>,
-}
-
-/// The state that the threads share.
-pub(super) struct Shared {
-    pub(super) site: String,
-    pub(super) intake: Mutex<Intake>,
-    pub(super) lts: Lts,
-    pub(super) catalogue: Box<dyn Catalogue>,
-    pub(super) signal: Signal,
-    /// Number of commits.
-    pub(super) commits: watch::Sender<u64>,
-    /// The last error of each thread that is not mended, for people.
-    pub(super) trouble: Mutex<[Option<String>; 3]>,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("site", &self.site).finish_non_exhaustive()
-    }
 }
 
 /// The effect of a batch.
@@ -350,10 +333,6 @@ enum NotStored {
 }
 
 impl Shared {
-    pub(super) fn intake(&self) -> MutexGuard<'_, Intake> {
-        unpoisoned(self.intake.lock())
-    }
-
     fn push(
         &self,
         caller: &Caller,
@@ -436,7 +415,7 @@ impl Shared {
     }
 }
 
-/// What the policy needs to know about a job.
+/// The part of a job's entry that the policy needs.
 #[derive(Clone, Debug, Default)]
 struct Known {
     user: Option<String>,
@@ -496,20 +475,4 @@ fn producer_of(caller: &Caller, name: &str) -> String {
         Caller::User(user) => format!("user/{}/{name}", user.name),
         Caller::Invited(_) | Caller::Anybody | Caller::Stranger => format!("other/{name}"),
     }
-}
-
-/// Returns an error with its causes.
-pub(super) fn described(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(e) = cause {
-        text = format!("{text}: {e}");
-        cause = e.source();
-    }
-    text
-}
-
-pub(super) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

@@ -6,7 +6,8 @@ use skopos_access::{Caller, Names, Role, User};
 use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_store::jobs::IntakeLimits;
 
-use super::store::{Jobs, Stored, now};
+use super::shared::now;
+use super::store::{Jobs, Stored};
 
 const LIMITS: IntakeLimits = IntakeLimits {
     max_bytes: 64 << 20,
@@ -60,7 +61,7 @@ fn id(job: &str) -> JobId {
 }
 
 #[test]
-fn nobody_takes_the_job_of_another_user_or_node() {
+fn a_job_stays_that_of_its_user_and_nodes() {
     let folder = tempfile::tempdir().expect("a folder");
     let jobs = open(folder.path());
     let start = |user: &str, nodes: &str| format!(r#"{{"user":"{user}","nodes":[{nodes}]}}"#);

@@ -78,7 +78,7 @@ impl Sort {
 }
 
 pub(crate) fn run(global: &Global, args: &JobsArgs) -> Result<ExitCode, Failure> {
-    sql::answer(global, &statement(args, SystemTime::now()))
+    sql::answer_for(global, &statement(args, SystemTime::now()))
 }
 
 /// Returns the statement that lists the jobs.

@@ -29,6 +29,9 @@ struct Holder {
     grown: u64,
 }
 
+/// Of the processes of a program: the most anonymous bytes of one, and the anonymous bytes and growth of all.
+type OfProgram = (u64, HashSet<(u64, u64)>);
+
 impl CertainMemory {
     /// Adds a process to the sample.
     pub(super) fn add(&mut self, pid: Pid, stat: &Stat, memory: &Memory) {
@@ -55,14 +58,14 @@ impl CertainMemory {
         let is_known = all.iter().all(|holder| holder.program[1] != 0);
         // For each program the largest process and the growth of all. Processes with equal counters may run in the same
         // memory, so they count once.
-        let mut programs: HashMap<[u64; 2], (u64, HashSet<(u64, u64)>)> = HashMap::new();
+        let mut programs: HashMap<[u64; 2], OfProgram> = HashMap::new();
         for holder in &all {
             let program = if is_known { holder.program } else { [0; 2] };
             let (largest, grown) = programs.entry(program).or_default();
             *largest = holder.anonymous.max(*largest);
             grown.insert((holder.anonymous, holder.grown));
         }
-        let of_program = |(largest, grown): &(u64, HashSet<(u64, u64)>)| {
+        let of_program = |(largest, grown): &OfProgram| {
             grown.iter().map(|(_, grown)| grown).sum::<u64>().max(*largest)
         };
         let anonymous: u64 = programs.values().map(of_program).sum();

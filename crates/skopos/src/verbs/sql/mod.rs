@@ -80,7 +80,7 @@ pub(crate) fn run(global: &Global, args: &SqlArgs) -> Result<ExitCode, Failure> 
 }
 
 /// Answers one statement for another verb, in the format of the style.
-pub(super) fn answer(global: &Global, statement: &str) -> Result<ExitCode, Failure> {
+pub(super) fn answer_for(global: &Global, statement: &str) -> Result<ExitCode, Failure> {
     let (statement, timeout) = (Some(statement.to_owned()), Limits::default().deadline);
     let (file, format, history, archive) = (None, None, None, None);
     let max_rows = Limits::default().rows;

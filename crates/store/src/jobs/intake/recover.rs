@@ -16,7 +16,7 @@ use crate::log::{
     Damage, Disk, Error, LogWriter, NotALog, Record, Scanned, io_at, quarantine, scan,
 };
 
-/// What the logs of a folder contain.
+/// The content of the logs of a folder.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) logs: Logs,

@@ -81,7 +81,7 @@ impl Run {
         let mut parts: Vec<JobPart> = Vec::new();
         for _ in 0..1 + self.random.below(4) {
             let id = job(self.random.below(12));
-            // What failed is sealed again first, as the intake does.
+            // A part that failed is sealed again first, as the intake does.
             let known = self.unsure.values().chain(self.sealed.values());
             let again = known.filter(|part| part.id == id).nth(self.random.below(4) as usize);
             let again = again.cloned();

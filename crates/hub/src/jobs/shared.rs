@@ -1,0 +1,51 @@
+//! The state of the storage of a site, which its threads share.
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use skopos_model::{Timestamp, unpoisoned};
+use skopos_store::jobs::{Catalogue, Intake, Lts};
+use tokio::sync::watch;
+
+use super::signal::Signal;
+
+/// The state that the threads share.
+pub(super) struct Shared {
+    pub(super) site: String,
+    pub(super) intake: Mutex<Intake>,
+    pub(super) lts: Lts,
+    pub(super) catalogue: Box<dyn Catalogue>,
+    pub(super) signal: Signal,
+    /// Number of commits.
+    pub(super) commits: watch::Sender<u64>,
+    /// The last error of each thread that is not mended, for people.
+    pub(super) trouble: Mutex<[Option<String>; 3]>,
+}
+
+impl Shared {
+    pub(super) fn intake(&self) -> MutexGuard<'_, Intake> {
+        unpoisoned(self.intake.lock())
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("site", &self.site).finish_non_exhaustive()
+    }
+}
+
+/// Returns an error with its causes.
+pub(super) fn described(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(e) = cause {
+        text = format!("{text}: {e}");
+        cause = e.source();
+    }
+    text
+}
+
+pub(super) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
