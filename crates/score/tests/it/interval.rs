@@ -226,7 +226,8 @@ const NEWS: &str = "
     self: publish_errors counter_resets
     self/history: lost errors
     self/live: snapshot_requests_dropped name_requests_dropped renewal_requests_dropped
-        history_requests_dropped history_answers_dropped messages_overflowed messages_malformed
+        history_requests_dropped history_answers_dropped measure_requests_dropped
+        messages_overflowed messages_malformed
     self/remote_write: samples_overflowed
     self/sensor: poll_errors
     smart: media_errors unsafe_shutdowns read_errors
