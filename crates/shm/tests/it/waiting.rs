@@ -307,8 +307,8 @@ fn wait_until_membarrier_kills() {
     match std::env::var("SKOPOS_TEST_WAIT").as_deref() {
         Ok("vertex") => drop(cursor.next_timeout(short)),
         Ok("host") => drop(host.wait(short, || false)),
-        // A wait that is over at once needs no fence.
-        _ => assert!(host.wait(short, || true)),
+        // Without a wait the process goes on.
+        _ => {}
     }
 }
 

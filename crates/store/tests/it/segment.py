@@ -26,9 +26,11 @@ assert [(f.name, f.type, f.nullable) for f in schema] == [
     ("raw", pa.binary(), True),
 ], schema
 described = duckdb.sql(f"DESCRIBE SELECT * FROM '{path}'").fetchall()
-assert [row[1] for row in described] == [
-    "VARCHAR", "UINTEGER", "UINTEGER", "UINTEGER", "VARCHAR", "VARCHAR", "VARCHAR",
-    "TIMESTAMP WITH TIME ZONE", "DOUBLE[]", "VARCHAR", "BLOB",
+types = [row[1] for row in described]
+# Earlier versions of DuckDB have no nanoseconds in times with a zone.
+assert types.pop(7) in ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"), described
+assert types == [
+    "VARCHAR", "UINTEGER", "UINTEGER", "UINTEGER", "VARCHAR", "VARCHAR", "VARCHAR", "DOUBLE[]", "VARCHAR", "BLOB",
 ], described
 print("columns")
 
@@ -79,18 +81,18 @@ print("rows")
 samples = [row["values"] for row in table if row["schema"] == "node"][:3]
 assert samples == [[0.0, 0.25, 0.5], [1.0, 1.25, 1.5], [2.0, 2.25, 2.5]]
 answer = duckdb.execute(
-    f"""SELECT count(*), sum(len("values")), sum("values"[3]), epoch_us(min(time)) FROM '{path}'
+    f"""SELECT count(*), sum(len("values")), sum("values"[3]),
+    epoch_us(min(time)::TIMESTAMP WITH TIME ZONE) FROM '{path}'
     WHERE job = ? AND schema = 'node'""",
     ["a/../b"],
-).fetchone()
+).fetchall()[0]
 expected = sum(range(20_000)) + 20_000 * 0.5
 assert answer[:2] == (20_000, 60_000) and math.isclose(answer[2], expected), answer
-# DuckDB keeps microseconds of a time with a zone.
 assert answer[3] == start // 1000, answer
 documents = duckdb.sql(
     f"""SELECT document->>'$.name', document->>'$.state' FROM '{path}' WHERE part = 2 AND document IS NOT NULL
     AND generation = 0 ORDER BY position"""
 ).fetchall()
 assert documents == [("ü", None), (None, "failed")], documents
-assert duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE schema = 'empty' AND len(\"values\") = 0").fetchone() == (2,)
+assert duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE schema = 'empty' AND len(\"values\") = 0").fetchall() == [(2,)]
 print("values")
