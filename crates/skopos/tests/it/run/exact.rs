@@ -85,7 +85,11 @@ fn bytes_around_the_counted_calls_are_listed_as_missing() {
                 let what = format!("{user}, {way}, level {level}: {reading}");
                 assert_eq!(reading["completeness"], "at_least", "{what}");
                 let missing = reading["missing"].to_string();
-                assert!(missing.contains(way) || missing.contains("unexplained"), "{what}");
+                // A busy machine may have no sample while the file is mapped. Then an ordinary user's reading at level 1
+                // says that it is one of samples.
+                let is_sampled = level == "1" && missing.contains("other");
+                let is_named = missing.contains(way) || missing.contains("unexplained");
+                assert!(is_named || is_sampled, "{what}");
                 let _ = std::fs::remove_file(&file);
             }
         }
