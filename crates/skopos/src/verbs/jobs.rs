@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use skopos_model::duration;
+use skopos_model::job::JobState;
 use skopos_term::{Failure, Global};
 
 use super::sql;
@@ -21,8 +23,8 @@ pub(crate) struct JobsArgs {
     #[arg(long, value_name = "NAME")]
     application: Option<String>,
     /// Only jobs in this state
-    #[arg(long, value_enum)]
-    state: Option<State>,
+    #[arg(long, value_name = "STATE", value_parser = states())]
+    state: Option<String>,
     /// Only jobs that began within this time
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     since: Option<Duration>,
@@ -34,25 +36,9 @@ pub(crate) struct JobsArgs {
     limit: u32,
 }
 
-/// The states of jobs, by the names of `skopos_model::job::JobState`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum State {
-    Running,
-    Completed,
-    Failed,
-    Cancelled,
-    Timeout,
-    OutOfMemory,
-    NodeFail,
-    Preempted,
-    Unknown,
-}
-
-impl State {
-    fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().replace('-', "_"))
-    }
+/// Returns the parser of states, which have the names that SQL has.
+fn states() -> PossibleValuesParser {
+    PossibleValuesParser::new(JobState::ALL.map(JobState::name))
 }
 
 /// The orders of a list.
@@ -84,12 +70,11 @@ pub(crate) fn run(global: &Global, args: &JobsArgs) -> Result<ExitCode, Failure>
 /// Returns the statement that lists the jobs.
 fn statement(args: &JobsArgs, now: SystemTime) -> String {
     let mut conditions = Vec::new();
-    let state = args.state.map(State::name);
     for (column, value) in [
         ("user", &args.user),
         ("project", &args.project),
         ("application", &args.application),
-        ("state", &state),
+        ("state", &args.state),
     ] {
         // A quote within a text is doubled, so a value cannot end it.
         conditions.extend(
@@ -123,7 +108,7 @@ mod tests {
             user: Some("o'hara' OR 1=1 --".to_owned()),
             project: None,
             application: None,
-            state: Some(State::OutOfMemory),
+            state: Some("out_of_memory".to_owned()),
             since: Some(Duration::from_secs(5)),
             sort: Sort::Cpu,
             limit: 3,
