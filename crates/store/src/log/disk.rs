@@ -75,10 +75,21 @@ pub(crate) struct Listed {
     pub(crate) bytes: u64,
 }
 
-/// A locked file. It is locked while it is open.
+/// A locked file. It is locked until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
-    _file: Option<File>,
+    file: Option<File>,
+}
+
+impl Drop for Lock {
+    /// Unlocks the file. Closing it alone would not: a child that another thread has just forked holds a copy of the
+    /// descriptor until it executes its program, and the lock with it.
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // It fails for no descriptor that is locked, and closing it follows.
+            let _ = file.unlock();
+        }
+    }
 }
 
 /// The operating system.
@@ -143,7 +154,7 @@ impl Disk for OsDisk {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).mode(FILE_MODE).open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Lock { _file: Some(file) })),
+            Ok(()) => Ok(Some(Lock { file: Some(file) })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) => Err(e),
         }
@@ -169,5 +180,24 @@ impl DiskFile for File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lock");
+        let lock = OsDisk.lock(&path).expect("locked").expect("nobody else has it");
+        // A forked child has copies like this one.
+        let copy =
+            lock.file.as_ref().map(File::try_clone).expect("of a real disk").expect("a copy");
+        assert!(OsDisk.lock(&path).expect("tried").is_none(), "it is not locked twice");
+        drop(lock);
+        assert!(OsDisk.lock(&path).expect("tried").is_some(), "the copy keeps it");
+        drop(copy);
     }
 }
