@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -121,6 +122,11 @@ pub(crate) fn wait_for<T>(
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Returns an address of the loopback that is free now. If another process takes it before its use, the start fails.
+pub(crate) fn free_address() -> io::Result<String> {
+    TcpListener::bind(("127.0.0.1", 0))?.local_addr().map(|address| address.to_string())
 }
 
 #[cfg(test)]

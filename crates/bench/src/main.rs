@@ -33,6 +33,7 @@ mod task;
 mod cluster;
 mod estimate;
 mod query;
+mod store;
 mod fill_history;
 
 use std::io::IsTerminal as _;
@@ -140,6 +141,8 @@ enum Name {
     Estimate,
     /// Resource queries over 16 nodes, beside Redis, PostgreSQL, Prometheus, SQLite and DuckDB
     Query,
+    /// Jobs in layers under the loads of SLAte's evaluation, beside SQLite, PostgreSQL and a file for each job
+    Store,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -159,6 +162,7 @@ impl Name {
             Self::Cluster => "cluster",
             Self::Estimate => "estimate",
             Self::Query => "query",
+            Self::Store => "store",
             Self::Worker => "worker",
         }
     }
@@ -166,9 +170,12 @@ impl Name {
     /// Number of rounds, if all rows have the same.
     fn rounds(self, plan: &Plan) -> Option<usize> {
         match self {
-            Self::Score | Self::Delphi | Self::Degree | Self::Height | Self::Query => {
-                Some(plan.rounds)
-            }
+            Self::Score
+            | Self::Delphi
+            | Self::Degree
+            | Self::Height
+            | Self::Query
+            | Self::Store => Some(plan.rounds),
             Self::Anatomy | Self::Intervals | Self::Estimate => Some(1),
             // Rows differ: windows, pairs of runs, and rounds.
             Self::Agent | Self::Task | Self::Cluster | Self::Worker => None,
@@ -192,6 +199,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Cluster => cluster::run(&plan, args.case, args.nodes.map(|nodes| nodes as usize))?,
         Name::Estimate => estimate::run()?,
         Name::Query => query::run(&plan)?,
+        Name::Store => store::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());

@@ -3,7 +3,6 @@
 //! is `skopos hub` and is asked through its listeners.
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::ours::values_of;
 use super::question::{Question, node};
-use crate::child::{Process, wait_for};
+use crate::child::{Process, free_address, wait_for};
 use skopos_agent::config::Config;
 use skopos_hub::client::ask;
 use skopos_hub::messages::socket_path;
@@ -71,7 +70,7 @@ impl Cluster {
             &ListenArgs::disabled(),
             &Config::default(),
         )?;
-        let (http, flight) = (address().map_err(broken)?, address().map_err(broken)?);
+        let (http, flight) = (free_address().map_err(broken)?, free_address().map_err(broken)?);
         let listeners = Listeners { dir: dir.join("far"), http, flight };
         let config = dir.join("hub.toml");
         std::fs::write(&config, "").map_err(broken)?;
@@ -149,15 +148,6 @@ fn quiet(command: &mut Command, log: &Path) -> std::io::Result<Process> {
     Process::start(command.stderr(File::create(log)?))
 }
 
-/// A port that is free now. If another process takes it before its use, the start fails.
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-pub(super) fn address() -> std::io::Result<String> {
-    Ok(format!("127.0.0.1:{}", free_port()?))
-}
-
 fn endpoint() -> std::io::Result<String> {
-    Ok(format!("tcp/{}", address()?))
+    Ok(format!("tcp/{}", free_address()?))
 }

@@ -14,11 +14,11 @@ use skopos_model::unpoisoned;
 
 use serde_json::Value;
 
-use super::cluster::address;
 use super::feed::{Feed, Row};
 use super::load::{Client, Connects};
 use super::ours::http_client;
 use super::question::{Question, series};
+use crate::child::free_address;
 use crate::child::{Process, not_started, wait_for};
 
 /// The longest time until the first answer of a server.
@@ -76,7 +76,7 @@ pub(super) fn start(kind: Kind, dir: &Path) -> Result<(Prometheus, Feed), String
          static_configs:\n  - targets: ['127.0.0.1:{page}']\n"
     );
     std::fs::write(&scrape, config).map_err(|e| e.to_string())?;
-    let listen = address().map_err(|e| e.to_string())?;
+    let listen = free_address().map_err(|e| e.to_string())?;
     let mut command = kind.command(dir, &scrape, &listen);
     command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = Process::start(&mut command).map_err(|e| not_started(kind.program(), &e))?;
