@@ -213,7 +213,10 @@ pub(super) fn batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
         ("sequence", Arc::new(rows.iter().map(|row| row.sequence).collect::<Int64Array>())),
         ("job", Arc::new(rows.iter().map(|row| Some(&row.job)).collect::<StringArray>())),
         ("node", Arc::new(rows.iter().map(|_| Some("n01")).collect::<StringArray>())),
-        ("time", Arc::new(TimestampNanosecondArray::from_iter_values(rows.iter().map(|row| row.time)))),
+        (
+            "time",
+            Arc::new(TimestampNanosecondArray::from_iter_values(rows.iter().map(|row| row.time))),
+        ),
         ("kind", Arc::new(rows.iter().map(|row| Some(kind(row))).collect::<StringArray>())),
         ("schema", Arc::new(rows.iter().map(schema).collect::<StringArray>())),
         (

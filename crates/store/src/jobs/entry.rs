@@ -7,7 +7,7 @@ use skopos_model::Timestamp;
 use skopos_model::job::{JobEnd, JobId, JobRecord, JobStart, JobState, Kind, MAX_DETAILS};
 use skopos_model::task::{Combine, ExitType, RESOURCES, Summary};
 
-use super::part::PartRef;
+use super::part::{JobPart, PartRef, StoredRecord};
 
 /// The most nodes of an entry: those of the largest job.
 pub const MAX_NODES: usize = MAX_DETAILS;
@@ -77,6 +77,12 @@ impl JobEntry {
             lost: 0,
             parts: Vec::new(),
         }
+    }
+
+    /// Adds a part, which comes after those that the entry has and is sealed at `place`.
+    pub fn add_part(&mut self, part: &JobPart, place: &PartRef) {
+        part.records.iter().filter_map(StoredRecord::get).for_each(|record| self.add(&record));
+        self.parts.push(place.clone());
     }
 
     /// Adds a record of the job. A record whose content is not valid counts for its time and node alone.

@@ -28,7 +28,10 @@ pub use catalogue::{
     ResourceRange, Sort, SqliteCatalogue, Visibility,
 };
 pub use entry::{Dated, JobEntry, MAX_NODES};
-pub use intake::{Intake, IntakeLimits, OpenJob, PushOutcome, Pushed, Refusal, SealedParts};
+pub use intake::{
+    Intake, IntakeLimits, OpenJob, Progress, PushOutcome, Pushed, Reached, Refusal, SealedParts,
+    UnreadPart, Unsealed,
+};
 pub use lts::{Changes, Lts, Placed, Retention, SegmentDamage};
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
 pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};

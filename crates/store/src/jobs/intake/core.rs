@@ -1,7 +1,8 @@
 //! The intake itself.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,10 +13,11 @@ use thiserror::Error as ThisError;
 use super::jobs::{OpenJob, Place, SealedParts};
 use super::limits::{CAPACITY, IntakeLimits, MAX_LOG_BYTES, MAX_PRODUCER_BYTES, MAX_PRODUCERS};
 use super::logs::{LogUse, Logs};
-use super::producers::{Producer, Producers, Slot, description};
+use super::producers::{Producer, Producers, Progress, Slot, description};
 use super::recover::{Recovered, recover};
+use super::unsealed::{UnreadPart, Unsealed};
 use crate::jobs::entry::JobEntry;
-use crate::jobs::part::{JobPart, Mark, PartRef, StoredRecord};
+use crate::jobs::part::{JobPart, Mark};
 use crate::log::{Damage, Disk, Error, Level, Lock, LogWriter, OsDisk, io_at};
 
 /// The short-time storage of a site. Only one process at a time can have the intake of a folder.
@@ -24,12 +26,15 @@ pub struct Intake {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     limits: IntakeLimits,
-    _lock: Lock,
+    /// The lock of the folder.
+    lock: Lock,
     log: LogWriter,
     generation: u64,
     logs: Logs,
     producers: Producers,
     jobs: BTreeMap<JobId, OpenJob>,
+    /// Jobs that the catalogue is to be told about, in the order of their news.
+    news: VecDeque<JobId>,
     /// True if the last frame may not have been synced.
     is_unsynced: bool,
     /// True once the disk has the producers with which the current log begins. Until then the older logs stay, which know
@@ -120,11 +125,38 @@ impl Intake {
         let path = folder.join("lock");
         let lock = disk.lock(&path).map_err(io_at(&path, "it cannot be locked"))?;
         let lock = lock.ok_or_else(|| Error::Busy(folder.to_path_buf()))?;
+        let mut intake = Self::recovered(disk, folder, limits, sealed, now)?;
+        intake.lock = lock;
+        Ok(intake)
+    }
+
+    /// Reads the logs again, after the kernel lost some of the newest one. Records that were not durable are gone.
+    ///
+    /// # Errors
+    /// The same as for [`open`](Self::open), and nothing changes.
+    pub fn reopen(&mut self, sealed: &dyn SealedParts, now: Timestamp) -> Result<(), Error> {
+        let mut intake =
+            Self::recovered(self.disk.clone(), &self.folder, self.limits, sealed, now)?;
+        intake.lock = std::mem::take(&mut self.lock);
+        *self = intake;
+        Ok(())
+    }
+
+    /// Reads the logs of a folder that is locked.
+    fn recovered(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        limits: IntakeLimits,
+        sealed: &dyn SealedParts,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
         let recovered = recover(&disk, folder, sealed, now)?;
-        let Recovered { mut logs, producers, mut jobs, newest, last, torn_bytes, damaged, .. } =
-            recovered;
+        let Recovered {
+            mut logs, mut producers, mut jobs, newest, last, torn_bytes, damaged, ..
+        } = recovered;
         // A job of which all records are sealed is not open.
         jobs.retain(|_, job| job.unsealed() > 0);
+        jobs.values().for_each(|job| producers.add_firsts(&job.firsts));
         // The newest log may not have been synced. A damaged one is not continued, so its records are written again.
         let rescued = newest.is_none().then_some(last);
         let (generation, log) = match newest {
@@ -142,11 +174,12 @@ impl Intake {
             disk,
             folder: folder.to_path_buf(),
             limits,
-            _lock: lock,
+            lock: Lock::default(),
             log,
             generation,
             logs,
             producers,
+            news: jobs.keys().cloned().collect(),
             jobs,
             is_unsynced: false,
             has_producers: false,
@@ -290,12 +323,16 @@ impl Intake {
         let at = self.log.append(index, sequence, &self.content).ok_or(full)?;
         let (generation, length) = (self.generation, self.content.len() as u32);
         let place = Place { generation, at, length, producer, epoch, sequence };
-        if let Some(job) = self.jobs.get_mut(id) {
-            job.add(record, place, now);
+        let added = self.jobs.get_mut(id).map(|job| job.add(record, place, now));
+        if added.is_some_and(|added| added.is_news) {
+            self.news.push_back(id.clone());
         }
         self.logs.added(generation);
         if let Some(known) = self.producers.get_mut(producer) {
             (known.last, known.seen) = (sequence, now);
+            if added.is_some_and(|added| added.is_first) {
+                known.unsealed.insert((epoch, sequence));
+            }
         }
         self.producers.touch(producer);
         Ok(PushOutcome::Accepted)
@@ -388,15 +425,10 @@ impl Intake {
         Some(last(known)).filter(|last| known.epoch == epoch && *last > i64::MIN)
     }
 
-    /// Returns the highest sequence of a producer's epoch of which it, and all before it, are in sealed parts; `None` if
-    /// the epoch has none. Looks at every open job.
-    pub fn sealed_up_to(&self, producer: &str, epoch: i64) -> Option<i64> {
-        let slot = self.producers.find(producer)?;
-        let last = self.durable(producer, epoch)?;
-        let unsealed = self.jobs.values().flat_map(|job| &job.places);
-        let own = unsealed.filter(|place| (place.producer, place.epoch) == (slot, epoch));
-        let first = own.map(|place| place.sequence).min();
-        first.map_or(Some(last), |first| first.checked_sub(1))
+    /// Returns the progress of a producer, which changes with each commit and each sealed part.
+    pub fn progress(&self, producer: &str) -> Option<Arc<Progress>> {
+        let known = self.producers.find(producer).and_then(|slot| self.producers.get(slot))?;
+        Some(known.progress.clone())
     }
 
     /// Begins a new log if the current one is full, and removes logs without unsealed records.
@@ -447,28 +479,18 @@ impl Intake {
 
     /// Forgets the half of the producers without unsealed records that have been silent for the longest time.
     fn evict_silent(&mut self) {
-        let places = self.jobs.values().flat_map(|job| &job.places);
-        let used: BTreeSet<Slot> = places.map(|place| place.producer).collect();
-        let idle = self.producers.iter_mut().map(|producer| producer.seen);
-        let mut seen: Vec<Timestamp> = idle.collect();
+        let mut seen: Vec<Timestamp> =
+            self.producers.iter_mut().map(|producer| producer.seen).collect();
         seen.sort_unstable();
         let Some(until) = seen.get(seen.len() / 2).copied() else { return };
-        let is_gone = |slot, producer: &Producer| {
-            producer.seen <= until && producer.durable == producer.last && !used.contains(&slot)
-        };
-        self.producers.forget(is_gone);
+        self.producers
+            .forget(|producer| producer.seen <= until && producer.durable == producer.last);
     }
 
     /// Forgets producers that have been silent for long and have no unsealed records.
     fn forget_silent(&mut self, now: Timestamp) {
         let after = self.limits.forget_after;
-        if !self.producers.iter_mut().any(|producer| now.since(producer.seen) >= after) {
-            return;
-        }
-        let places = self.jobs.values().flat_map(|job| &job.places);
-        let used: BTreeSet<Slot> = places.map(|place| place.producer).collect();
-        self.producers
-            .forget(|slot, producer| now.since(producer.seen) >= after && !used.contains(&slot));
+        self.producers.forget(|producer| now.since(producer.seen) >= after);
     }
 
     /// Returns the jobs with unsealed records, in the order of their ids.
@@ -481,17 +503,31 @@ impl Intake {
         self.jobs.get(id)
     }
 
-    /// Returns the entries of at most `most` jobs that have changed. They are news until [`told`](Self::told).
-    pub fn news(&self, most: usize) -> Vec<JobEntry> {
-        let changed = self.jobs.values().filter(|job| job.has_news);
-        changed.map(|job| job.entry.clone()).take(most).collect()
+    /// Returns the entries of at most `most` jobs that the catalogue is to be told about, and notes that it was told. If
+    /// it could not be, [`untold`](Self::untold) takes that back.
+    pub fn news(&mut self, most: usize, now: Timestamp) -> Vec<JobEntry> {
+        let mut entries = Vec::new();
+        while entries.len() < most
+            && let Some(id) = self.news.pop_front()
+        {
+            // The news of a job that is sealed meanwhile were told with its part.
+            if let Some(job) = self.jobs.get_mut(&id)
+                && std::mem::take(&mut job.has_news)
+            {
+                job.told = Some(now);
+                entries.push(job.entry.clone());
+            }
+        }
+        entries
     }
 
-    /// Notes that the catalogue has these entries. A job that has changed since is news again.
-    pub fn told(&mut self, entries: &[JobEntry]) {
+    /// Notes that the catalogue was not told about jobs.
+    pub fn untold(&mut self, entries: &[JobEntry]) {
         for entry in entries {
-            if let Some(job) = self.jobs.get_mut(&entry.id) {
-                job.has_news = job.entry != *entry;
+            if let Some(job) = self.jobs.get_mut(&entry.id)
+                && !std::mem::replace(&mut job.has_news, true)
+            {
+                self.news.push_back(entry.id.clone());
             }
         }
     }
@@ -511,37 +547,39 @@ impl Intake {
         fits.map(|(id, _)| id.clone()).take(most).collect()
     }
 
-    /// Returns the unsealed records of a job that a commit has written, in their order.
+    /// Returns the unsealed records of a job that a commit has written.
     ///
     /// # Errors
-    /// A log cannot be read.
-    pub fn records(&mut self, id: &JobId) -> Result<Vec<StoredRecord>, Error> {
+    /// A log cannot be opened.
+    pub fn unsealed(&mut self, id: &JobId) -> Result<Unsealed, Error> {
         let (current, end) = (self.generation, self.log.length());
-        let Some(job) = self.jobs.get(id) else { return Ok(Vec::new()) };
+        let Some(job) = self.jobs.get(id) else { return Ok(Unsealed::default()) };
         // Records wait for a commit in the order in which they were pushed.
         let is_written = |place: &&Place| place.generation < current || place.at < end;
-        let mut records = Vec::with_capacity(job.places.len());
-        for place in job.places.iter().take_while(is_written) {
-            let bytes = self.logs.read(place, current)?;
-            let record = StoredRecord::read(&bytes);
-            let path = self.logs.path(place.generation);
-            records.push(record.ok_or_else(|| Error::damaged(&path, &"a record is not whole"))?);
+        let places: Vec<Place> = job.places.iter().take_while(is_written).copied().collect();
+        let mut logs = BTreeMap::new();
+        for generation in places.iter().map(|place| place.generation) {
+            if let Entry::Vacant(vacant) = logs.entry(generation) {
+                let file = self.logs.file(generation, current)?;
+                vacant.insert((self.logs.path(generation), file));
+            }
         }
-        Ok(records)
+        Ok(Unsealed { places, logs })
     }
 
-    /// Makes a part of the written records of a job; `None` if there are none. No other part of the job is due until
-    /// [`sealed`](Self::sealed) is called: a part that could not be sealed must be tried again as it is.
+    /// Returns a part of the written records of a job; `None` if there are none. No other part of the job is due until
+    /// [`sealed`](Self::sealed) is called: a part that could not be sealed must be tried again as it is. A part that
+    /// could not be read is given up with [`release`](Self::release).
     ///
     /// # Errors
-    /// A log cannot be read.
-    pub fn part(&mut self, id: &JobId) -> Result<Option<JobPart>, Error> {
-        let records = self.records(id)?;
-        let Some(job) = self.jobs.get_mut(id).filter(|_| !records.is_empty()) else {
+    /// A log cannot be opened.
+    pub fn part(&mut self, id: &JobId) -> Result<Option<UnreadPart>, Error> {
+        let unsealed = self.unsealed(id)?;
+        let Some(job) = self.jobs.get_mut(id).filter(|_| !unsealed.places.is_empty()) else {
             return Ok(None);
         };
         let mut marks: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
-        for place in &job.places[..records.len()] {
+        for place in &unsealed.places {
             if let Some(producer) = self.producers.get(place.producer) {
                 marks.insert(&producer.name, (place.epoch, place.sequence));
             }
@@ -553,23 +591,30 @@ impl Intake {
         };
         job.is_sealing = true;
         let marks = marks.into_iter().map(mark).collect();
-        Ok(Some(JobPart { id: id.clone(), number: job.next_part, records, marks }))
+        Ok(Some(UnreadPart { id: id.clone(), number: job.next_part, marks, unsealed }))
     }
 
-    /// Returns the entry of a job once `part` is sealed at `place`: that of its sealed records.
-    pub fn entry_after(&self, part: &JobPart, place: &PartRef) -> Option<JobEntry> {
-        let mut entry = self.jobs.get(&part.id)?.sealed.clone();
-        part.records.iter().filter_map(StoredRecord::get).for_each(|record| entry.add(&record));
-        entry.parts.push(place.clone());
-        Some(entry)
+    /// Gives up a part that could not be read. The job is due again.
+    pub fn release(&mut self, id: &JobId) {
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.is_sealing = false;
+        }
     }
 
-    /// Notes that a part is sealed, with the entry of [`entry_after`](Self::entry_after). Its records are forgotten.
-    /// Everything that was pushed must be committed.
+    /// Returns the entry of a job's sealed records, if `part` is the next one to be sealed.
+    pub fn entry_before(&self, part: &JobPart) -> Option<JobEntry> {
+        let job = self.jobs.get(&part.id)?;
+        (job.next_part == part.number).then(|| job.sealed.clone())
+    }
+
+    /// Notes that a part is sealed, with the entry of all sealed records. Its own records are forgotten.
     ///
     /// # Errors
-    /// The other records of the job cannot be read, and nothing changes; or a log cannot be removed.
+    /// The other records of the job cannot be committed or read, and nothing changes; or a log cannot be removed.
     pub fn sealed(&mut self, part: &JobPart, entry: JobEntry) -> Result<(), Error> {
+        if self.jobs.get(&part.id).is_some_and(|job| job.places.len() > part.records.len()) {
+            self.commit()?;
+        }
         let current = self.generation;
         let Some(job) = self.jobs.get_mut(&part.id) else { return Ok(()) };
         let rest = job.places.iter().skip(part.records.len());
@@ -577,11 +622,16 @@ impl Intake {
         let rest = rest.collect::<Result<Vec<Vec<u8>>, Error>>()?;
         let rest: Vec<JobRecord<'_>> =
             rest.iter().filter_map(|bytes| JobRecord::read(bytes)).collect();
+        let before = std::mem::take(&mut job.firsts);
         for place in job.seal(part, entry, &rest) {
             self.logs.removed(place.generation);
         }
+        self.producers.change_firsts(&before, &job.firsts);
         if job.places.is_empty() {
             self.jobs.remove(&part.id);
+        } else if !std::mem::replace(&mut job.has_news, true) {
+            // The catalogue has the entry of the sealed records now.
+            self.news.push_back(part.id.clone());
         }
         self.remove_sealed()
     }

@@ -160,7 +160,11 @@ impl Run {
         let mut parts = std::mem::take(&mut self.stuck);
         for id in self.intake().due(now, 2, u64::MAX) {
             // The logs of a disk that fails may be unreadable for now.
-            parts.extend(self.intake().part(&id).ok().flatten());
+            let Ok(Some(part)) = self.intake().part(&id) else { continue };
+            match part.read() {
+                Ok(part) => parts.push(part),
+                Err(_) => self.intake().release(&id),
+            }
         }
         for (at, part) in parts.iter().enumerate() {
             if self.random.once_in(5) {
@@ -170,7 +174,8 @@ impl Run {
             }
             let (segment, rows) = (String::new(), part.records.len() as u64);
             let place = PartRef { number: part.number, segment, rows };
-            let entry = self.intake().entry_after(part, &place).expect("an open job");
+            let mut entry = self.intake().entry_before(part).expect("an open job");
+            entry.add_part(part, &place);
             {
                 let mut all = self.parts.0.borrow_mut();
                 let known = all.entry(part.id.clone()).or_default();
@@ -187,8 +192,7 @@ impl Run {
                 self.restart();
                 return;
             }
-            let intake = self.intake();
-            if intake.commit().and_then(|()| intake.sealed(part, entry)).is_err() {
+            if self.intake().sealed(part, entry).is_err() {
                 self.stuck.extend_from_slice(&parts[at..]);
                 let open = self.intake.as_ref().expect("opened");
                 // Of a part that was sealed, a log could not be removed.
@@ -197,6 +201,25 @@ impl Run {
                 });
                 return;
             }
+        }
+    }
+
+    /// What is acknowledged as sealed is in a part.
+    fn check_sealed(&mut self) {
+        let parts = self.parts.0.borrow();
+        let records = parts.values().flatten().flat_map(|part| &part.records);
+        let sealed: BTreeSet<&[u8]> =
+            records.map(|record| record.get().expect("a record").content).collect();
+        let intake = self.intake.as_ref().expect("opened");
+        for known in &self.pushed {
+            let Some(progress) = intake.progress(&format!("p{}", known.producer)) else { continue };
+            let reached = progress.get();
+            if known.epoch == reached.epoch && known.sequence <= reached.sealed {
+                let name = name(known.producer, known.epoch, known.sequence);
+                assert!(sealed.contains(name.as_bytes()), "{name} of {reached:?}");
+            }
+            let is_open = intake.jobs().next().is_some();
+            assert!(is_open || reached.sealed == reached.durable, "{reached:?}");
         }
     }
 
@@ -227,9 +250,25 @@ impl Run {
             }
         }
         self.note();
+        self.check_sealed();
         if self.intake().is_lost() {
-            self.restart();
+            match self.random.once_in(2) {
+                true => self.restart(),
+                false => self.reopen(),
+            }
         }
+    }
+
+    /// Opens the intake anew without another process.
+    fn reopen(&mut self) {
+        self.stuck.clear();
+        self.disk.fail(Failures::default());
+        self.disk.leave_space(1 << 40);
+        let now = self.now();
+        let intake = self.intake.as_mut().expect("opened");
+        intake.reopen(&self.parts, now).expect("opened anew");
+        assert!(!intake.is_lost());
+        self.check();
     }
 
     /// Ends the process, and begins another one.
@@ -246,7 +285,7 @@ impl Run {
     fn stored(&mut self) -> BTreeSet<String> {
         let mut stored = BTreeSet::new();
         for job in JOBS {
-            for record in self.intake().records(&id(job)).expect("read") {
+            for record in self.intake().unsealed(&id(job)).and_then(|it| it.read()).expect("read") {
                 let record = record.get().expect("a record");
                 stored.insert(String::from_utf8_lossy(record.content).into_owned());
             }
@@ -260,7 +299,7 @@ impl Run {
     fn check(&mut self) {
         let mut stored: BTreeMap<String, usize> = BTreeMap::new();
         for (at, job) in JOBS.iter().enumerate() {
-            let open = self.intake().records(&id(job)).expect("read");
+            let open = self.intake().unsealed(&id(job)).and_then(|it| it.read()).expect("read");
             let parts = self.parts.0.borrow();
             let sealed = parts.get(&id(job)).into_iter().flatten().flat_map(|part| &part.records);
             for record in sealed.chain(&open).filter_map(StoredRecord::get) {

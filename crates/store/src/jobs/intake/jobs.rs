@@ -1,9 +1,11 @@
 //! Jobs with records that are not sealed.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::time::Duration;
 
 use skopos_model::Timestamp;
-use skopos_model::job::{JobId, JobRecord};
+use skopos_model::job::{JobId, JobRecord, Kind};
 
 use super::limits::IntakeLimits;
 use super::producers::Slot;
@@ -18,6 +20,19 @@ pub trait SealedParts {
     /// # Errors
     /// A segment cannot be read. Without its marks, a record that it has would be stored twice.
     fn of_job(&self, id: &JobId) -> Result<(u32, Vec<Mark>, JobEntry), Error>;
+}
+
+/// Time after which the catalogue is told about a running job of which nothing but its measurements is new: their number
+/// is not worth a transaction each time.
+const NEWS_EVERY: Duration = Duration::from_secs(30);
+
+/// The effect of a record on its job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Added {
+    /// True if the job had no unsealed record of this epoch of the producer.
+    pub(super) is_first: bool,
+    /// True if the catalogue is to be told, and was not to be told before.
+    pub(super) is_news: bool,
 }
 
 /// The place of a record that is not sealed.
@@ -50,8 +65,12 @@ pub struct OpenJob {
     pub(super) arrived: Option<(Timestamp, Timestamp)>,
     /// True while a part of it is being sealed.
     pub(super) is_sealing: bool,
-    /// True if the entry has changed since the catalogue was told.
+    /// First unsealed sequence of each producer and epoch.
+    pub(super) firsts: BTreeMap<(Slot, i64), i64>,
+    /// True if the job waits for the catalogue to be told about it.
     pub(super) has_news: bool,
+    /// Time at which the catalogue was told.
+    pub(super) told: Option<Timestamp>,
 }
 
 impl OpenJob {
@@ -70,7 +89,9 @@ impl OpenJob {
             bytes: 0,
             arrived: None,
             is_sealing: false,
+            firsts: BTreeMap::new(),
             has_news: false,
+            told: None,
         }
     }
 
@@ -94,13 +115,24 @@ impl OpenJob {
         self.marks.get(producer).is_some_and(|mark| (epoch, sequence) <= *mark)
     }
 
-    pub(super) fn add(&mut self, record: &JobRecord<'_>, place: Place, now: Timestamp) {
+    /// Adds a record.
+    pub(super) fn add(&mut self, record: &JobRecord<'_>, place: Place, now: Timestamp) -> Added {
         self.entry.add(record);
         self.bytes += u64::from(place.length);
         self.places.push(place);
         let first = self.arrived.map_or(now, |(first, _)| first);
         self.arrived = Some((first, now));
-        self.has_news = true;
+        let is_first = match self.firsts.entry((place.producer, place.epoch)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(place.sequence);
+                true
+            }
+            Entry::Occupied(_) => false,
+        };
+        let is_old = self.told.is_none_or(|told| now.since(told) >= NEWS_EVERY || now < told);
+        let is_news = !self.has_news && (record.kind != Kind::Sample || is_old);
+        self.has_news |= is_news;
+        Added { is_first, is_news }
     }
 
     /// Returns true if a part is to be sealed.
@@ -134,6 +166,10 @@ impl OpenJob {
             *known = (*known).max((mark.epoch, mark.sequence));
         }
         self.next_part = part.number + 1;
+        self.firsts.clear();
+        for place in &self.places {
+            self.firsts.entry((place.producer, place.epoch)).or_insert(place.sequence);
+        }
         self.bytes = self.places.iter().map(|place| u64::from(place.length)).sum();
         self.arrived =
             self.arrived.filter(|_| !self.places.is_empty()).map(|(_, last)| (last, last));

@@ -34,7 +34,7 @@ pub(super) struct Logs {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     pub(super) uses: BTreeMap<u64, LogUse>,
-    open: BTreeMap<u64, Box<dyn DiskFile>>,
+    open: BTreeMap<u64, Arc<dyn DiskFile>>,
 }
 
 impl Logs {
@@ -90,27 +90,34 @@ impl Logs {
         }
     }
 
-    /// Reads the content of an entry. The file of the generation `current` may be replaced by another one at any commit,
-    /// so it is not kept open.
-    pub(super) fn read(&mut self, place: &Place, current: u64) -> Result<Vec<u8>, Error> {
-        let path = self.path(place.generation);
-        let open = || self.disk.open_to_read(&path).map_err(io_at(&path, "it cannot be opened"));
-        let mut bytes = vec![0; place.length as usize];
-        let unread = io_at(&path, "it cannot be read");
-        if place.generation == current {
-            open()?.read_at(&mut bytes, place.at).map_err(unread)?;
-            return Ok(bytes);
+    /// Opens the log of a generation to read it. The file of the generation `current` may be replaced by another one at
+    /// any commit, so it is not kept open.
+    pub(super) fn file(
+        &mut self,
+        generation: u64,
+        current: u64,
+    ) -> Result<Arc<dyn DiskFile>, Error> {
+        if let Some(file) = self.open.get(&generation) {
+            return Ok(file.clone());
         }
-        if !self.open.contains_key(&place.generation) {
-            let file = open()?;
+        let path = self.path(generation);
+        let file = self.disk.open_to_read(&path).map_err(io_at(&path, "it cannot be opened"))?;
+        let file: Arc<dyn DiskFile> = file.into();
+        if generation != current {
             if self.open.len() >= MAX_OPEN {
                 self.open.pop_first();
             }
-            self.open.insert(place.generation, file);
+            self.open.insert(generation, file.clone());
         }
-        if let Some(file) = self.open.get(&place.generation) {
-            file.read_at(&mut bytes, place.at).map_err(unread)?;
-        }
+        Ok(file)
+    }
+
+    /// Reads the content of an entry.
+    pub(super) fn read(&mut self, place: &Place, current: u64) -> Result<Vec<u8>, Error> {
+        let file = self.file(place.generation, current)?;
+        let mut bytes = vec![0; place.length as usize];
+        let path = self.path(place.generation);
+        file.read_at(&mut bytes, place.at).map_err(io_at(&path, "it cannot be read"))?;
         Ok(bytes)
     }
 }

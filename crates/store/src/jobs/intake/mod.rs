@@ -18,12 +18,13 @@
 //! - A log is removed when no unsealed record is left in it, and never while it is the newest.
 //! - After a crash the logs and the marks of sealed parts say which records are not sealed yet.
 //!
-//! Read in this order: `limits`, `producers`, `jobs`, `logs`, `recover`, `core`.
+//! Read in this order: `limits`, `producers`, `jobs`, `logs`, `unsealed`, `recover`, `core`.
 
 mod limits;
 mod producers;
 mod jobs;
 mod logs;
+mod unsealed;
 mod recover;
 mod core;
 #[cfg(test)]
@@ -32,3 +33,5 @@ mod crash_tests;
 pub use self::core::{Intake, PushOutcome, Pushed, Refusal};
 pub use jobs::{OpenJob, SealedParts};
 pub use limits::IntakeLimits;
+pub use producers::{Progress, Reached};
+pub use unsealed::{UnreadPart, Unsealed};

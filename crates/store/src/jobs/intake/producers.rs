@@ -1,11 +1,34 @@
 //! Producers, their epochs and sequences.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 
-use skopos_model::{ByteReader, Timestamp};
+use skopos_model::{ByteReader, Timestamp, unpoisoned};
+
+/// The progress of a producer, which is read without the intake: it is never locked for longer than a copy takes.
+#[derive(Debug)]
+pub struct Progress(Mutex<Reached>);
+
+/// The last sequences of an epoch that have reached each level, with all before them; `i64::MIN` if none has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The epoch.
+    pub epoch: i64,
+    /// The last one on the disk.
+    pub durable: i64,
+    /// The last one in sealed parts.
+    pub sealed: i64,
+}
+
+impl Progress {
+    /// Returns the progress as it is now.
+    pub fn get(&self) -> Reached {
+        *unpoisoned(self.0.lock())
+    }
+}
 
 /// A producer of an epoch.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Producer {
     pub(super) name: String,
     pub(super) epoch: i64,
@@ -17,6 +40,23 @@ pub(super) struct Producer {
     pub(super) index: Option<u32>,
     /// Time of its last record.
     pub(super) seen: Timestamp,
+    /// The first unsealed record of each open job, as epoch and sequence.
+    pub(super) unsealed: BTreeSet<(i64, i64)>,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Producer {
+    /// Returns the last sequence of which it, and all before it, are in sealed parts.
+    pub(super) fn sealed(&self) -> i64 {
+        let first = self.unsealed.range((self.epoch, i64::MIN)..).next();
+        first.map_or(self.durable, |(_, first)| self.durable.min(first.saturating_sub(1)))
+    }
+
+    /// Tells those who acknowledge.
+    fn tell(&self) {
+        let (epoch, durable, sealed) = (self.epoch, self.durable, self.sealed());
+        *unpoisoned(self.progress.0.lock()) = Reached { epoch, durable, sealed };
+    }
 }
 
 /// The place of a producer. It is the same as long as the producer is known.
@@ -57,7 +97,17 @@ impl Producers {
     pub(super) fn add(&mut self, name: &str, epoch: i64, last: i64, now: Timestamp) -> Slot {
         let durable = last;
         let (index, name) = (None, name.to_owned());
-        let producer = Producer { name: name.clone(), epoch, last, durable, index, seen: now };
+        let reached = Reached { epoch, durable: i64::MIN, sealed: i64::MIN };
+        let producer = Producer {
+            name: name.clone(),
+            epoch,
+            last,
+            durable,
+            index,
+            seen: now,
+            unsealed: BTreeSet::new(),
+            progress: Arc::new(Progress(Mutex::new(reached))),
+        };
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
@@ -81,7 +131,9 @@ impl Producers {
 
     /// Notes that a producer has a record which no commit has written yet.
     pub(super) fn touch(&mut self, slot: Slot) {
-        self.touched.push(slot);
+        if self.touched.last() != Some(&slot) {
+            self.touched.push(slot);
+        }
     }
 
     /// Notes that the disk has all records.
@@ -89,14 +141,44 @@ impl Producers {
         for slot in self.touched.drain(..) {
             if let Some(Some(producer)) = self.slots.get_mut(slot as usize) {
                 producer.durable = producer.last;
+                producer.tell();
             }
         }
     }
 
-    /// Forgets the producers for which `is_gone` holds.
-    pub(super) fn forget(&mut self, is_gone: impl Fn(Slot, &Producer) -> bool) {
+    /// Notes the first unsealed records of a job, by producer and epoch.
+    pub(super) fn add_firsts(&mut self, firsts: &BTreeMap<(Slot, i64), i64>) {
+        for ((slot, epoch), sequence) in firsts {
+            if let Some(producer) = self.get_mut(*slot) {
+                producer.unsealed.insert((*epoch, *sequence));
+            }
+        }
+    }
+
+    /// Notes that a part of a job is sealed: its first unsealed records before that, and after it.
+    pub(super) fn change_firsts(
+        &mut self,
+        before: &BTreeMap<(Slot, i64), i64>,
+        after: &BTreeMap<(Slot, i64), i64>,
+    ) {
+        for ((slot, epoch), sequence) in before {
+            if let Some(producer) = self.get_mut(*slot) {
+                producer.unsealed.remove(&(*epoch, *sequence));
+            }
+        }
+        self.add_firsts(after);
+        for (slot, _) in before.keys() {
+            if let Some(producer) = self.get(*slot) {
+                producer.tell();
+            }
+        }
+    }
+
+    /// Forgets the producers without unsealed records for which `is_gone` holds.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&Producer) -> bool) {
+        let is_gone = |producer: &Producer| producer.unsealed.is_empty() && is_gone(producer);
         for (slot, place) in (0..).zip(&mut self.slots) {
-            if place.as_ref().is_some_and(|producer| is_gone(slot, producer))
+            if place.as_ref().is_some_and(is_gone)
                 && let Some(producer) = place.take()
             {
                 self.by_name.remove(&producer.name);
@@ -128,7 +210,7 @@ mod tests {
         let now = Timestamp::from_nanos(0);
         let (a, b) = (producers.add("a", 1, 7, now), producers.add("b", 1, 8, now));
         assert_eq!((producers.find("a"), producers.len()), (Some(a), 2));
-        producers.forget(|_, producer| producer.name == "a");
+        producers.forget(|producer| producer.name == "a");
         assert_eq!((producers.find("a"), producers.add("c", 1, 0, now)), (None, a));
         producers.begin_epoch(b, 2);
         let b = producers.get(b).expect("known");
