@@ -20,4 +20,5 @@ mod tests;
 
 pub use batch::{BatchError, RecordColumns};
 pub use place::{JobsPlace, PlaceError};
-pub use store::{AckLevel, Jobs, Piece, StoreError, Stored, Visit};
+pub use skopos_store::jobs::Progress;
+pub use store::{AckLevel, Awaiting, Jobs, Piece, StoreError, Stored, Visit};

@@ -1,5 +1,6 @@
 //! The state of the storage of a site, which its threads share.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,8 +17,10 @@ pub(super) struct Shared {
     pub(super) lts: Lts,
     pub(super) catalogue: Box<dyn Catalogue>,
     pub(super) signal: Signal,
-    /// Number of commits.
+    /// Number of changes of what is acknowledged: commits, and sealed parts.
     pub(super) commits: watch::Sender<u64>,
+    /// Number of streams that wait until their records are sealed.
+    pub(super) awaited: AtomicUsize,
     /// The last error of each thread that is not mended, for people.
     pub(super) trouble: Mutex<[Option<String>; 3]>,
 }
@@ -25,6 +28,11 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn intake(&self) -> MutexGuard<'_, Intake> {
         unpoisoned(self.intake.lock())
+    }
+
+    /// Returns true if a stream waits until its records are sealed.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) > 0
     }
 }
 

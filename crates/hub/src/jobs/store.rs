@@ -5,6 +5,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,8 @@ use skopos_model::unpoisoned;
 use skopos_store::history::Error as LogError;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
-    Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Mark, Page, PageRequest, PushOutcome,
-    Pushed, Refusal, SealedParts, SqliteCatalogue, StoredRecord, Visibility,
+    Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Mark, Page, PageRequest, Progress,
+    PushOutcome, Pushed, Refusal, SealedParts, SqliteCatalogue, StoredRecord, Unsealed, Visibility,
 };
 use thiserror::Error;
 use tokio::sync::watch;
@@ -79,9 +80,9 @@ pub enum StoreError {
 pub type Visit<'v> = dyn FnMut(i64, JobRecord<'_>) -> Result<(), StoreError> + 'v;
 
 /// The parts that are sealed, for the intake.
-struct OfSite<'l> {
-    site: &'l str,
-    lts: &'l Lts,
+pub(super) struct OfSite<'l> {
+    pub(super) site: &'l str,
+    pub(super) lts: &'l Lts,
 }
 
 impl SealedParts for OfSite<'_> {
@@ -114,6 +115,7 @@ impl Jobs {
             catalogue: Box::new(catalogue),
             signal: Signal::default(),
             commits: watch::Sender::default(),
+            awaited: AtomicUsize::new(0),
             trouble: Mutex::default(),
         });
         shared.catch_up()?;
@@ -162,20 +164,16 @@ impl Jobs {
         result.map(|()| stored)
     }
 
-    /// Returns the highest sequence of a caller's producer that has reached a level, with all before it.
-    pub fn acknowledged(
-        &self,
-        caller: &Caller,
-        (producer, epoch): (&str, i64),
-        level: AckLevel,
-    ) -> Option<i64> {
-        let producer = producer_of(caller, producer);
-        let intake = self.shared.intake();
-        match level {
-            AckLevel::Memory => intake.accepted(&producer, epoch),
-            AckLevel::Disk => intake.durable(&producer, epoch),
-            AckLevel::Lts => intake.sealed_up_to(&producer, epoch),
-        }
+    /// Returns the progress of a caller's producer, once it has stored a record. Blocks for the time of a commit.
+    pub fn progress(&self, caller: &Caller, producer: &str) -> Option<Arc<Progress>> {
+        self.shared.intake().progress(&producer_of(caller, producer))
+    }
+
+    /// Notes that a stream waits until its records are sealed, until the result is dropped. They are sealed at once when
+    /// they are due.
+    pub fn await_sealed(&self) -> Awaiting {
+        self.shared.awaited.fetch_add(1, Ordering::Relaxed);
+        Awaiting(self.shared.clone())
     }
 
     /// Waits until a caller's producer has reached a sequence on the disk, or for a time. Returns true if it has.
@@ -187,10 +185,12 @@ impl Jobs {
         most: Duration,
     ) -> bool {
         let until = Instant::now() + most;
+        let Some(progress) = self.progress(caller, producer) else { return false };
         loop {
-            let reached = self.acknowledged(caller, (producer, epoch), AckLevel::Disk);
-            if reached >= Some(sequence) || Instant::now() >= until {
-                return reached >= Some(sequence);
+            let reached = progress.get();
+            let is_durable = reached.epoch == epoch && reached.durable >= sequence;
+            if is_durable || Instant::now() >= until {
+                return is_durable;
             }
             std::thread::sleep(WAIT_EVERY);
         }
@@ -245,7 +245,7 @@ impl Jobs {
         let (unsealed, next) = {
             let mut intake = self.shared.intake();
             let next = intake.job(id).map_or(u32::MAX, |job| job.next_part());
-            (intake.records(id)?, next)
+            (intake.unsealed(id)?, next)
         };
         let parts = self.shared.lts.find(id)?.into_iter().filter(|part| part.number < next);
         let parts = parts.map(|part| Piece(Place::Part(part.number)));
@@ -262,7 +262,7 @@ impl Jobs {
         piece: Piece,
     ) -> Result<Vec<StoredRecord>, Box<dyn std::error::Error + Send + Sync>> {
         match piece.0 {
-            Place::Unsealed(records) => Ok(records),
+            Place::Unsealed(records) => Ok(records.read()?),
             Place::Part(number) => {
                 let part = self.shared.lts.read_part(id, number)?;
                 Ok(part.map(|part| part.records).unwrap_or_default())
@@ -281,6 +281,16 @@ impl Jobs {
     }
 }
 
+/// A stream that waits until its records are sealed.
+#[derive(Debug)]
+pub struct Awaiting(Arc<Shared>);
+
+impl Drop for Awaiting {
+    fn drop(&mut self) {
+        self.0.awaited.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A piece of a job that a caller may read: a sealed part, or the records that are not sealed.
 #[derive(Debug)]
 pub struct Piece(Place);
@@ -288,7 +298,7 @@ pub struct Piece(Place);
 #[derive(Debug)]
 enum Place {
     Part(u32),
-    Unsealed(Vec<StoredRecord>),
+    Unsealed(Unsealed),
 }
 
 /// The level at which records are acknowledged.
@@ -304,6 +314,17 @@ pub enum AckLevel {
 }
 
 impl AckLevel {
+    /// Returns the last sequence of an epoch that has reached the level; `accepted` is the last one that was taken.
+    pub fn reached(self, progress: &Progress, epoch: i64, accepted: Option<i64>) -> Option<i64> {
+        let reached = progress.get();
+        let last = match self {
+            Self::Memory => return accepted,
+            Self::Disk => reached.durable,
+            Self::Lts => reached.sealed,
+        };
+        Some(last).filter(|last| reached.epoch == epoch && *last > i64::MIN)
+    }
+
     /// Returns the level of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         match name {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
@@ -12,6 +12,7 @@ use skopos_store::jobs::catalogue::MAX_CHANGE;
 use skopos_store::jobs::{Change, JobEntry, JobPart, PartRef};
 
 use super::shared::{Shared, described, now};
+use super::store::OfSite;
 
 /// Pause between two looks for jobs that are due, and between two updates of running jobs in the catalogue: a running job
 /// is found within a second.
@@ -20,14 +21,17 @@ const SEAL_EVERY: Duration = Duration::from_millis(500);
 /// Pause after a commit that failed.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
+/// The longest time for which due parts wait for others, so that a segment has many.
+const SEAL_AFTER: Duration = Duration::from_secs(10);
+
 /// The most parts of a segment.
 const SEGMENT_PARTS: usize = 500;
 
 /// The most bytes of the records that are sealed at once. They are in memory until the segment is written.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// The most entries of running jobs that the catalogue gets at once.
-const MAX_TOLD: usize = 1000;
+/// The most entries of running jobs that the catalogue gets at once. The intake takes no record while they are copied.
+const MAX_TOLD: usize = 250;
 
 /// Places of the work in the list of troubles.
 const COMMITTING: usize = 0;
@@ -65,16 +69,13 @@ impl Drop for Threads {
 /// Commits what was accepted, a few milliseconds after it came.
 fn commit(shared: &Shared) {
     while let Some(waiting) = shared.signal.next() {
-        let mut intake = shared.intake();
-        let committed = intake.commit().and_then(|()| intake.rotate(now()));
-        drop(intake);
-        match committed {
+        match shared.commit() {
             Ok(()) => {
                 shared.note(COMMITTING, Ok(()));
                 shared.commits.send_modify(|commits| *commits += 1);
             }
             Err(e) => {
-                shared.note(COMMITTING, Err(e.into()));
+                shared.note(COMMITTING, Err(e));
                 if shared.signal.pause(RETRY_AFTER) {
                     // The producers have no acknowledgement, and send the records again.
                     return;
@@ -87,9 +88,9 @@ fn commit(shared: &Shared) {
 
 /// Seals the parts that are due, and tells the catalogue about running jobs.
 fn seal(shared: &Shared) {
-    let mut stuck = Vec::new();
+    let mut waiting = Waiting::default();
     loop {
-        let sealed = shared.seal_due(&mut stuck);
+        let sealed = shared.seal_due(&mut waiting);
         shared.note(SEALING, sealed);
         let told = shared.tell_running();
         shared.note(TELLING, told);
@@ -101,10 +102,46 @@ fn seal(shared: &Shared) {
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The parts that wait to be sealed.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Parts that could not be sealed.
+    stuck: Vec<JobPart>,
+    /// The time since which parts are due.
+    since: Option<Instant>,
+}
+
+impl Waiting {
+    /// Returns true if due parts are to be sealed now: they fill a segment, have waited, or somebody waits for them.
+    fn is_time(&mut self, due: usize, is_awaited: bool) -> bool {
+        if due == 0 {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let is_time = due >= SEGMENT_PARTS || is_awaited || since.elapsed() >= SEAL_AFTER;
+        if is_time {
+            self.since = None;
+        }
+        is_time
+    }
+}
+
 impl Shared {
     /// Notes the result of a thread's work.
     fn note(&self, thread: usize, result: Result<(), AnyError>) {
         unpoisoned(self.trouble.lock())[thread] = result.err().map(|e| described(&*e));
+    }
+
+    /// Commits what was accepted. A log that the kernel lost is opened anew: producers send again what was not durable.
+    fn commit(&self) -> Result<(), AnyError> {
+        let mut intake = self.intake();
+        let committed = intake.commit().and_then(|()| intake.rotate(now()));
+        if committed.is_err() && intake.is_lost() {
+            let of_site = OfSite { site: &self.site, lts: &self.lts };
+            intake.reopen(&of_site, now())?;
+        }
+        Ok(committed?)
     }
 
     /// Tells the catalogue about segments that it does not know: the process ended between the two.
@@ -129,29 +166,40 @@ impl Shared {
         Ok(())
     }
 
-    /// Seals the parts that are due. Those that cannot be sealed are kept as they are, and tried again: another part with
-    /// the same number would contradict the one that a segment may have already.
-    fn seal_due(&self, stuck: &mut Vec<JobPart>) -> Result<(), AnyError> {
+    /// Seals the parts that are due, once they fill a segment or have waited. Those that cannot be sealed are kept as they
+    /// are, and tried again: another part with the same number would contradict the one that a segment may have already.
+    fn seal_due(&self, waiting: &mut Waiting) -> Result<(), AnyError> {
         let mut failure = None;
-        for part in std::mem::take(stuck) {
+        for part in std::mem::take(&mut waiting.stuck) {
             if let Err(e) = self.seal(std::slice::from_ref(&part)) {
                 failure = Some(e);
-                stuck.push(part);
+                waiting.stuck.push(part);
             }
         }
-        let mut parts = Vec::new();
+        let mut unread = Vec::new();
         {
             let mut intake = self.intake();
             let due = intake.due(now(), SEGMENT_PARTS, SEGMENT_BYTES);
-            if !due.is_empty() {
+            if waiting.is_time(due.len(), self.is_awaited()) {
                 // Only what is on the disk may leave the log.
                 intake.commit()?;
+                for id in due {
+                    match intake.part(&id) {
+                        Ok(part) => unread.extend(part),
+                        // The other jobs do not wait for a log that cannot be opened.
+                        Err(e) => failure = Some(e.into()),
+                    }
+                }
             }
-            for id in due {
-                match intake.part(&id) {
-                    Ok(part) => parts.extend(part),
-                    // The other jobs do not wait for a log that cannot be read.
-                    Err(e) => failure = Some(e.into()),
+        }
+        let mut parts = Vec::new();
+        for part in unread {
+            let id = part.id().clone();
+            match part.read() {
+                Ok(part) => parts.push(part),
+                Err(e) => {
+                    self.intake().release(&id);
+                    failure = Some(e.into());
                 }
             }
         }
@@ -159,7 +207,7 @@ impl Shared {
             && let Err(e) = self.seal(&parts)
         {
             failure = Some(e);
-            stuck.extend(parts);
+            waiting.stuck.extend(parts);
         }
         failure.map_or(Ok(()), Err)
     }
@@ -168,16 +216,13 @@ impl Shared {
     fn seal(&self, parts: &[JobPart]) -> Result<(), AnyError> {
         let placed = self.lts.seal(parts, now())?;
         let places: Vec<PartRef> = placed.into_iter().map(|placed| placed.part).collect();
-        let pairs: Vec<(&JobPart, JobEntry)> = {
-            let intake = self.intake();
+        let mut pairs: Vec<(&JobPart, JobEntry)> = Vec::new();
+        for (part, place) in parts.iter().zip(&places) {
             // A part that an earlier attempt sealed to the end is not open any more.
-            let is_open = |part: &JobPart| {
-                intake.job(&part.id).is_some_and(|job| job.next_part() == part.number)
-            };
-            let pairs = parts.iter().zip(&places).filter(|(part, _)| is_open(part));
-            let entry = |(part, place)| Some((part, intake.entry_after(part, place)?));
-            pairs.filter_map(entry).collect()
-        };
+            let Some(mut entry) = self.intake().entry_before(part) else { continue };
+            entry.add_part(part, place);
+            pairs.push((part, entry));
+        }
         let mut segments: Vec<String> = places.into_iter().map(|place| place.segment).collect();
         segments.sort_unstable();
         segments.dedup();
@@ -187,24 +232,25 @@ impl Shared {
             segments: &segments,
             ..Change::default()
         })?;
-        let mut intake = self.intake();
-        intake.commit()?;
         for (part, entry) in pairs {
-            intake.sealed(part, entry)?;
+            // Records are taken in between.
+            self.intake().sealed(part, entry)?;
         }
+        self.commits.send_modify(|commits| *commits += 1);
         Ok(())
     }
 
+    /// Tells the catalogue about running jobs.
     fn tell_running(&self) -> Result<(), AnyError> {
         loop {
-            let entries = self.intake().news(MAX_TOLD);
+            let entries = self.intake().news(MAX_TOLD, now());
             if entries.is_empty() {
                 return Ok(());
             }
-            self.catalogue.apply(&Change { entries: &entries, ..Change::default() })?;
-            self.intake().told(&entries);
-            if entries.len() < MAX_TOLD {
-                return Ok(());
+            let change = Change { entries: &entries, ..Change::default() };
+            if let Err(e) = self.catalogue.apply(&change) {
+                self.intake().untold(&entries);
+                return Err(e.into());
             }
         }
     }

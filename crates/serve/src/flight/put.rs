@@ -17,7 +17,7 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 use skopos_access::{Action, Caller, may};
-use skopos_hub::jobs::{AckLevel, Jobs, JobsPlace, RecordColumns, StoreError, Stored};
+use skopos_hub::jobs::{AckLevel, Jobs, JobsPlace, Progress, RecordColumns, StoreError, Stored};
 use skopos_query::arrow::array::RecordBatch;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -82,7 +82,7 @@ pub(super) async fn put(
     let jobs = opening.await.map_err(|e| Status::internal(e.to_string()))?;
     let jobs = jobs.map_err(|e| Status::unavailable(e.to_string()))?;
     let (sender, receiver) = mpsc::channel(WAITING);
-    let put = Put { jobs, caller, address, sender, last: None, sent: None };
+    let put = Put { jobs, caller, address, sender, last: None, sent: None, progress: None };
     tokio::spawn(put.run(data));
     let acknowledgements =
         stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
@@ -110,6 +110,8 @@ struct Put {
     last: Option<i64>,
     /// The highest sequence that was acknowledged to the client.
     sent: Option<i64>,
+    /// The progress of the producer, once a record was taken.
+    progress: Option<Arc<Progress>>,
 }
 
 impl Put {
@@ -146,6 +148,7 @@ impl Put {
             }
         }
         let until = Instant::now() + LAST_TIMEOUT;
+        let _awaiting = (self.address.level == AckLevel::Lts).then(|| self.jobs.await_sealed());
         while self.sent < self.last {
             self.acknowledge(None).await?;
             if self.sent < self.last {
@@ -167,18 +170,23 @@ impl Put {
     }
 
     /// Stores a batch; waits while the storage is full.
-    async fn store(&self, batch: RecordBatch) -> Result<Stored, Status> {
+    async fn store(&mut self, batch: RecordBatch) -> Result<Stored, Status> {
         loop {
             let (jobs, caller) = (self.jobs.clone(), self.caller.clone());
             let (producer, epoch) = (self.address.producer.clone(), self.address.epoch);
             let batch = batch.clone();
             let storing = tokio::task::spawn_blocking(move || {
                 let columns = RecordColumns::of(&batch)?;
-                jobs.store(&caller, (&producer, epoch), |visit| columns.for_each(visit))
+                let stored =
+                    jobs.store(&caller, (&producer, epoch), |visit| columns.for_each(visit))?;
+                Ok((stored, jobs.progress(&caller, &producer)))
             });
             let stored = storing.await.map_err(|e| Status::internal(e.to_string()))?;
             match stored {
-                Ok(stored) => return Ok(stored),
+                Ok((stored, progress)) => {
+                    self.progress = progress;
+                    return Ok(stored);
+                }
                 Err(StoreError::Busy(_)) if !self.sender.is_closed() => sleep(RETRY_AFTER).await,
                 Err(e @ StoreError::Busy(_)) => return Err(Status::unavailable(e.to_string())),
                 Err(e @ StoreError::Batch(_)) => {
@@ -193,8 +201,9 @@ impl Put {
 
     /// Tells the client what has reached its level, if that is more than before or records were refused.
     async fn acknowledge(&mut self, stored: Option<&Stored>) -> Result<(), Status> {
-        let Address { producer, epoch, level } = &self.address;
-        let reached = self.jobs.acknowledged(&self.caller, (producer, *epoch), *level);
+        let Address { epoch, level, .. } = &self.address;
+        let reached = self.progress.as_ref();
+        let reached = reached.and_then(|progress| level.reached(progress, *epoch, self.last));
         let refused = stored.map_or(0, |stored| stored.refused);
         if reached <= self.sent && refused == 0 {
             return Ok(());

@@ -250,7 +250,9 @@ impl Run {
             }
         }
         self.note();
-        self.check_sealed();
+        if self.random.once_in(8) {
+            self.check_sealed();
+        }
         if self.intake().is_lost() {
             match self.random.once_in(2) {
                 true => self.restart(),
