@@ -112,7 +112,7 @@ impl Hub {
         let infos = InsightInfos::default();
         let source = Arc::new(HubSource::new(Local::new(local), follower.as_ref(), infos.clone()));
         let site = plane.map_or_else(|| ALONE.to_owned(), |plane| plane.site);
-        let jobs = Arc::new(JobsPlace::new(state::jobs(), &site));
+        let jobs = Arc::new(JobsPlace::new(state::jobs(), &site, config.catalogue.clone()));
         let engine = Engine::new(tables_of((&source, &jobs), config, file)?)
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;

@@ -10,6 +10,9 @@ fn a_mistake_in_the_table_of_the_hub_is_an_error_of_the_hub() {
     for (text, expected) in [
         ("[hub]\nno_such_entry = 1", "line 2"),
         ("[hub]\nflight = \"10.0.0.1\"", "has no port: try `10.0.0.1:7471`"),
+        ("[hub]\ncatalogue = \"jobs.sqlite\"", "it is not the URL of a database"),
+        ("[hub]\ncatalogue = \"postgresql://hub:secret@db/x\"", "`db` is not an address"),
+        ("[hub]\ncatalogue = \"postgresql:///x?host=/run&port=p\"", "is not valid: "),
         ("[hub.remote_write]\nurl = \"store:9090\"", "is not the URL of a store"),
         ("[hub.remote_write]\ntopics = [\"**\"]", "missing field `url`"),
         ("[hub.remote_write]\nurl = \"http://a\"\nevery = \"10ms\"", "`1s`"),

@@ -10,7 +10,7 @@ use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
 struct Heavy {
-    /// Name of a library; names that begin with it and a `-` count too.
+    /// Name of a library; names that begin with it and a `-` count too, unless an earlier entry has them.
     name: &'static str,
     homes: &'static [&'static str],
     /// Crates that may have it behind a feature that is off by default.
@@ -32,6 +32,12 @@ const HEAVY: &[Heavy] = &[
         why: "users and other crates speak to `wire`, never raw Zenoh",
     },
     Heavy {
+        name: "tokio-postgres",
+        homes: &["hub"],
+        optional_homes: &[],
+        why: "one crate speaks to databases of other programs; `store` has the trait, and no runtime",
+    },
+    Heavy {
         name: "tokio",
         homes: &["wire", "query", "hub", "serve", "skopos", "bench"],
         optional_homes: &["rpc"],
@@ -51,9 +57,6 @@ const WITHOUT: &[(&str, &[&str])] =
 /// The crates whose builds the check needs to know.
 pub(crate) const WHOLE: &[&str] = &["agent", "node"];
 
-/// Clients of a protocol that need tokio; their names begin with it, but they are not a runtime.
-const NOT_A_RUNTIME: &[&str] = &["tokio-postgres"];
-
 pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Finding> {
     let lock = tree.file("Cargo.lock").map_or(Lock::default(), |f| Lock::parse(&f.text));
     let mut findings = Vec::new();
@@ -71,7 +74,7 @@ fn heavy(name: &str) -> Option<&'static Heavy> {
     let same = |h: &&Heavy| {
         name.strip_prefix(h.name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
-    HEAVY.iter().find(same).filter(|_| !NOT_A_RUNTIME.contains(&name))
+    HEAVY.iter().find(same)
 }
 
 fn direct(package: &Package, dependency: &Dependency) -> Option<Finding> {
@@ -203,6 +206,7 @@ mod tests {
             faults(json, ""),
             [
                 "`store` uses `tokio`, whose home is wire, query, hub, serve, skopos, bench",
+                "`store` uses `tokio-postgres`, whose home is hub",
                 "`store` uses `datafusion-expr`, whose home is query",
                 "`rpc` uses `tokio`, whose home is wire, query, hub, serve, skopos, bench",
                 "`skopos` uses `zenoh`, whose home is wire",

@@ -1,6 +1,13 @@
-//! The catalogue of jobs of a site: who may see what in it.
+//! The catalogue of jobs of a site: the database that has it, and who may see what in it.
 //!
-//! [`visibility`] turns a caller into a condition on jobs. It asks the policy alone.
+//! [`CataloguePlace`] opens the catalogue in SQLite or PostgreSQL. [`visibility`] turns a caller into a condition on jobs. It
+//! asks the policy alone.
+
+pub(crate) mod postgres;
+mod place;
+
+pub use place::CataloguePlace;
+pub use postgres::{PostgresCatalogue, PostgresUrl, UrlError};
 
 use skopos_access::{Action, Caller, may};
 use skopos_store::jobs::Visibility;

@@ -14,6 +14,8 @@ pub use listen::{FlightAddress, HttpAddress, ListenAddress};
 pub use remote_write::RemoteWriteConfig;
 use skopos_term::Failure;
 
+use crate::catalogue::{PostgresUrl, UrlError};
+
 /// The table `[hub]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -28,6 +30,9 @@ pub struct HubConfig {
     pub hosts: Vec<String>,
     /// Address of the Arrow Flight SQL listener.
     pub flight: Option<FlightAddress>,
+    /// Database that has the catalogue of jobs; a file in the folder of jobs if there is none.
+    #[serde(deserialize_with = "database")]
+    pub catalogue: Option<PostgresUrl>,
     /// Store to which the hub sends latest values.
     pub remote_write: Option<RemoteWriteConfig>,
 }
@@ -38,6 +43,16 @@ fn by_name<'de, D: Deserializer<'de>>(
     let all = BTreeMap::<String, String>::deserialize(deserializer)?;
     let parsed = all.into_iter().map(|(name, topic)| Ok((name, topic.parse()?)));
     parsed.collect::<Result<_, skopos_model::Error>>().map_err(serde::de::Error::custom)
+}
+
+/// Reads the URL of a database. An error never has the URL, which may have a password.
+fn database<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PostgresUrl>, D::Error> {
+    let url = String::deserialize(deserializer)?.parse();
+    url.map(Some).map_err(|e: UrlError| {
+        let source = std::error::Error::source(&e).and_then(std::error::Error::source);
+        let source = source.map(|e| format!(": {e}")).unwrap_or_default();
+        serde::de::Error::custom(format!("{e}{source}"))
+    })
 }
 
 /// Reads names or addresses of hosts, without ports.

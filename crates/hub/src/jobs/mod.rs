@@ -7,7 +7,7 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `shared`, `threads`, `store`, `place`.
+//! Read in this order: `batch`, `signal`, `shared`, `threads`, `store`, `place`, `mds`.
 
 mod batch;
 mod signal;
@@ -15,10 +15,14 @@ mod shared;
 mod threads;
 mod store;
 mod place;
+mod mds;
+#[cfg(test)]
+mod mds_tests;
 #[cfg(test)]
 mod tests;
 
 pub use batch::{BatchError, RecordColumns};
+pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
 pub use place::{JobsPlace, PlaceError};
 pub use skopos_store::jobs::Progress;
 pub use store::{AckLevel, Awaiting, Jobs, Piece, StoreError, Stored, Visit};

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::shared::described;
 use super::store::Jobs;
+use crate::catalogue::{CataloguePlace, PostgresUrl};
 
 /// The place of a site's jobs. It is opened for the first record, or for the first question if the folder exists, so a hub
 /// without jobs makes no file and has no thread for them.
@@ -17,6 +18,8 @@ pub struct JobsPlace {
     /// The folder; `None` if the environment does not determine one.
     folder: Option<PathBuf>,
     site: String,
+    /// The database of the catalogue, if it is not a file in the folder.
+    database: Option<PostgresUrl>,
     /// True if this program answers without a hub. Jobs are then not opened: a hub that starts meanwhile would find them
     /// taken.
     is_without_hub: bool,
@@ -43,16 +46,16 @@ pub enum PlaceError {
 }
 
 impl JobsPlace {
-    /// Returns the place of a site's jobs in a folder.
-    pub fn new(folder: Option<PathBuf>, site: &str) -> Self {
+    /// Returns the place of a site's jobs in a folder, with the catalogue in a database or in the folder.
+    pub fn new(folder: Option<PathBuf>, site: &str, database: Option<PostgresUrl>) -> Self {
         let is_without_hub = false;
-        Self { folder, site: site.to_owned(), is_without_hub, opened: Mutex::default() }
+        Self { folder, site: site.to_owned(), database, is_without_hub, opened: Mutex::default() }
     }
 
     /// Returns the place of jobs in a folder, for a program that answers without a hub.
     pub fn without_hub(folder: Option<PathBuf>) -> Self {
-        let (site, is_without_hub) = (String::new(), true);
-        Self { folder, site, is_without_hub, opened: Mutex::default() }
+        let (site, database, is_without_hub) = (String::new(), None, true);
+        Self { folder, site, database, is_without_hub, opened: Mutex::default() }
     }
 
     /// Returns the jobs; `None` if none was ever stored. Blocks while the folder is opened.
@@ -79,7 +82,8 @@ impl JobsPlace {
             return Ok(jobs.clone());
         }
         let folder = self.folder.as_ref().ok_or(PlaceError::Unknown)?;
-        let jobs = Jobs::open(folder, &self.site, IntakeLimits::default());
+        let catalogue = CataloguePlace::new(folder, self.database.as_ref());
+        let jobs = Jobs::open(folder, &self.site, IntakeLimits::default(), &catalogue);
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| PlaceError::Failed {
             folder: folder.display().to_string(),
             why: described(&*e),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use skopos_model::{Timestamp, unpoisoned};
-use skopos_store::jobs::{Catalogue, Intake, Lts};
+use skopos_store::jobs::{Catalogue, Intake, Lts, catalogue};
 use tokio::sync::watch;
 
 use super::signal::Signal;
@@ -40,6 +40,11 @@ impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("site", &self.site).finish_non_exhaustive()
     }
+}
+
+/// Returns true if an error is one of a catalogue that may answer later.
+pub(super) fn is_away(e: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(e.downcast_ref(), Some(catalogue::Error::Database { .. }))
 }
 
 /// Returns an error with its causes.

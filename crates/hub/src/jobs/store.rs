@@ -15,17 +15,17 @@ use skopos_model::unpoisoned;
 use skopos_store::history::Error as LogError;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
-    Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Mark, Page, PageRequest, Progress,
-    PushOutcome, Pushed, Refusal, SealedParts, SqliteCatalogue, StoredRecord, Unsealed, Visibility,
+    Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Mark, Page, PageRequest, PartRef,
+    Progress, PushOutcome, Pushed, Refusal, SealedParts, StoredRecord, Unsealed, Visibility,
 };
 use thiserror::Error;
 use tokio::sync::watch;
 
 use super::batch::BatchError;
-use super::shared::{Shared, described, now};
+use super::shared::{Shared, described, is_away, now};
 use super::signal::Signal;
 use super::threads::Threads;
-use crate::catalogue::visibility;
+use crate::catalogue::{CataloguePlace, visibility};
 
 /// The most refused records of a batch that an answer names. Further ones are counted.
 const MAX_NAMED: usize = 32;
@@ -89,37 +89,71 @@ impl SealedParts for OfSite<'_> {
     fn of_job(&self, id: &JobId) -> Result<(u32, Vec<Mark>, JobEntry), LogError> {
         let parts = self.lts.find(id)?;
         let next = parts.last().map_or(0, |part| part.number + 1);
-        Ok((next, self.lts.marks(id)?, self.lts.entry(self.site, id)?))
+        // A damaged segment must not keep a hub from its start.
+        let entry = match self.lts.entry(self.site, id) {
+            Err(e) if e.is_damage() => self.readable(id, parts)?,
+            entry => entry?,
+        };
+        Ok((next, self.lts.marks(id)?, entry))
+    }
+}
+
+impl OfSite<'_> {
+    /// Returns the entry of a job with the content of its readable parts.
+    fn readable(&self, id: &JobId, parts: Vec<PartRef>) -> Result<JobEntry, LogError> {
+        let mut entry = JobEntry::new(self.site, id.clone());
+        for part in parts {
+            match self.lts.read_part(id, part.number) {
+                Err(e) if e.is_damage() => {}
+                read => {
+                    let records = read?.into_iter().flat_map(|part| part.records);
+                    records.for_each(|record| record.get().into_iter().for_each(|r| entry.add(&r)));
+                }
+            }
+            entry.parts.push(part);
+        }
+        Ok(entry)
     }
 }
 
 impl Jobs {
-    /// Opens the storage of a site in a folder, and creates it if it does not exist.
+    /// Opens the storage of a site in a folder, and creates it if it does not exist. If the catalogue is in a database that
+    /// is away, records are taken meanwhile.
     ///
     /// # Errors
-    /// Another process uses the folder, a file cannot be read or written, or no thread can be started.
+    /// Another process uses the folder, a file cannot be read or written, the database is not fit for a catalogue, or no
+    /// thread can be started.
     pub fn open(
         folder: &Path,
         site: &str,
         limits: IntakeLimits,
+        catalogue: &CataloguePlace,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         check_site(folder, site)?;
         let lts = Lts::open(&folder.join("lts"))?;
-        let catalogue = SqliteCatalogue::open(&folder.join("catalogue.sqlite"))?;
+        let may_be_away = catalogue.is_database();
+        let catalogue = catalogue.open()?;
         let of_site = OfSite { site, lts: &lts };
         let intake = Intake::open(&folder.join("sts"), limits, &of_site, now())?;
         let shared = Arc::new(Shared {
             site: site.to_owned(),
             intake: Mutex::new(intake),
             lts,
-            catalogue: Box::new(catalogue),
+            catalogue,
             signal: Signal::default(),
             commits: watch::Sender::default(),
             awaited: AtomicUsize::new(0),
             trouble: Mutex::default(),
         });
-        shared.catch_up()?;
-        let threads = Threads::start(&shared)?;
+        let caught_up = shared.catch_up();
+        let is_behind = match &caught_up {
+            Err(e) if may_be_away && is_away(&**e) => true,
+            _ => false,
+        };
+        if !is_behind {
+            caught_up?;
+        }
+        let threads = Threads::start(&shared, is_behind)?;
         Ok(Self { _threads: threads, shared })
     }
 
@@ -223,7 +257,7 @@ impl Jobs {
         let running = self.shared.intake().job(id).map(|job| job.entry().clone());
         let known = match running {
             Some(entry) => Some(entry),
-            None => self.shared.catalogue.get(&Visibility::Everything, &self.shared.site, id)?,
+            None => self.shared.finished(id)?,
         };
         let visible = visibility(caller);
         Ok(known.filter(|entry| visible.shows(entry.user(), entry.project())))
@@ -425,12 +459,23 @@ impl Shared {
         Ok(())
     }
 
+    /// Returns the entry of a job that is not in the intake, from the segments if the catalogue is away.
+    fn finished(&self, id: &JobId) -> Result<Option<JobEntry>, catalogue::Error> {
+        match self.catalogue.get(&Visibility::Everything, &self.site, id) {
+            Err(e) if is_away(&e) => {
+                let entry = self.lts.entry(&self.site, id).map_err(|_| e)?;
+                Ok(Some(entry).filter(|entry| !entry.parts.is_empty()))
+            }
+            found => found,
+        }
+    }
+
     /// Returns what is known about a job.
     fn known(&self, id: &JobId) -> Result<Known, NotStored> {
         if let Some(job) = self.intake().job(id) {
             return Ok(Known::of(job.entry()));
         }
-        let entry = self.catalogue.get(&Visibility::Everything, &self.site, id);
+        let entry = self.finished(id);
         let busy = |e: catalogue::Error| NotStored::Batch(StoreError::Busy(described(&e)));
         Ok(entry.map_err(busy)?.as_ref().map(Known::of).unwrap_or_default())
     }

@@ -8,8 +8,9 @@ use skopos_store::jobs::IntakeLimits;
 
 use super::shared::now;
 use super::store::{Jobs, Stored};
+use crate::catalogue::CataloguePlace;
 
-const LIMITS: IntakeLimits = IntakeLimits {
+pub(super) const LIMITS: IntakeLimits = IntakeLimits {
     max_bytes: 64 << 20,
     max_jobs: 1000,
     max_job_records: 1000,
@@ -20,7 +21,7 @@ const LIMITS: IntakeLimits = IntakeLimits {
 };
 
 fn open(folder: &std::path::Path) -> Jobs {
-    Jobs::open(folder, "s", LIMITS).expect("opened")
+    Jobs::open(folder, "s", LIMITS, &CataloguePlace::new(folder, None)).expect("opened")
 }
 
 fn node(name: &str) -> Caller {
@@ -48,7 +49,7 @@ fn store(
     }
 }
 
-fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
+pub(super) fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !ready() {
         assert!(begun.elapsed() < Duration::from_secs(60), "gave up waiting: {what}");
@@ -130,6 +131,7 @@ fn a_catalogue_that_is_gone_is_made_again_from_the_segments() {
     });
     assert_eq!(again.expect("known").duplicates, 1);
     drop(jobs);
-    let other = Jobs::open(folder.path(), "other", LIMITS).expect_err("another site");
+    let place = CataloguePlace::new(folder.path(), None);
+    let other = Jobs::open(folder.path(), "other", LIMITS, &place).expect_err("another site");
     assert!(other.to_string().contains("belong to the site `s`"), "{other}");
 }

@@ -11,7 +11,7 @@ use skopos_model::unpoisoned;
 use skopos_store::jobs::catalogue::MAX_CHANGE;
 use skopos_store::jobs::{Change, JobEntry, JobPart, PartRef};
 
-use super::shared::{Shared, described, now};
+use super::shared::{Shared, described, is_away, now};
 use super::store::OfSite;
 
 /// Pause between two looks for jobs that are due, and between two updates of running jobs in the catalogue: a running job
@@ -46,15 +46,19 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+    /// Starts the threads. If the catalogue `is_behind`, it gets the segments that it does not know first.
+    pub(super) fn start(shared: &Arc<Shared>, is_behind: bool) -> io::Result<Self> {
         let mut threads = Self { shared: shared.clone(), running: Vec::new() };
-        for (name, work) in [("job-log", commit as fn(&Shared)), ("job-seal", seal)] {
-            let shared = shared.clone();
-            let thread = Builder::new().name(name.to_owned());
-            threads.running.push(thread.spawn(move || work(&shared))?);
-        }
+        let log = shared.clone();
+        threads.running.push(named("job-log").spawn(move || commit(&log))?);
+        let sealing = shared.clone();
+        threads.running.push(named("job-seal").spawn(move || seal(&sealing, is_behind))?);
         Ok(threads)
     }
+}
+
+fn named(name: &str) -> Builder {
+    Builder::new().name(name.to_owned())
 }
 
 impl Drop for Threads {
@@ -86,10 +90,22 @@ fn commit(shared: &Shared) {
     }
 }
 
-/// Seals the parts that are due, and tells the catalogue about running jobs.
-fn seal(shared: &Shared) {
+/// Seals the parts that are due, and tells the catalogue about running jobs. Nothing is sealed while the catalogue is away:
+/// records stay in the log, and a full log slows the producers.
+fn seal(shared: &Shared, mut is_behind: bool) {
     let mut waiting = Waiting::default();
     loop {
+        if is_behind {
+            let caught_up = shared.catch_up();
+            is_behind = caught_up.is_err();
+            shared.note(SEALING, caught_up);
+            if is_behind {
+                if shared.signal.pause(SEAL_EVERY) {
+                    return;
+                }
+                continue;
+            }
+        }
         let sealed = shared.seal_due(&mut waiting);
         shared.note(SEALING, sealed);
         let told = shared.tell_running();
@@ -170,10 +186,16 @@ impl Shared {
     /// are, and tried again: another part with the same number would contradict the one that a segment may have already.
     fn seal_due(&self, waiting: &mut Waiting) -> Result<(), AnyError> {
         let mut failure = None;
-        for part in std::mem::take(&mut waiting.stuck) {
+        let mut parts = std::mem::take(&mut waiting.stuck).into_iter();
+        while let Some(part) = parts.next() {
             if let Err(e) = self.seal(std::slice::from_ref(&part)) {
-                failure = Some(e);
                 waiting.stuck.push(part);
+                if is_away(&*e) {
+                    // The others would fail, too, each after a time of waiting.
+                    waiting.stuck.extend(parts);
+                    return Err(e);
+                }
+                failure = Some(e);
             }
         }
         let mut unread = Vec::new();

@@ -14,6 +14,10 @@ pub const MAX_DETAILS: usize = 16_384;
 /// The longest text of a start or an end: a command line.
 const MAX_TEXT_BYTES: usize = 32 * 1024;
 
+/// The longest name by which jobs are found: of a user, a project, an application, a queue, a node or a tag. Indexes of
+/// databases have no room for much more.
+pub const MAX_FIELD_BYTES: usize = 1024;
+
 /// The metadata of a job at its start. Every field may be empty, if the producer does not know it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -165,12 +169,14 @@ pub enum MetadataError {
         count: usize,
     },
     /// A text is too long.
-    #[error("`{field}` has a text of {bytes} bytes; at most {MAX_TEXT_BYTES} are allowed")]
+    #[error("`{field}` has a text of {bytes} bytes; at most {most} are allowed")]
     Long {
         /// The field.
         field: &'static str,
         /// Length of the text.
         bytes: usize,
+        /// The longest that is allowed.
+        most: usize,
     },
     /// A text that is shown in lists has a control character.
     #[error("`{field}` has a control character")]
@@ -193,18 +199,18 @@ impl JobStart {
     /// A list, map or text is too long, or a number is not finite.
     pub fn check(&self) -> Result<(), MetadataError> {
         let texts = [
-            ("user", &self.user),
-            ("project", &self.project),
-            ("name", &self.name),
-            ("application", &self.application),
-            ("queue", &self.queue),
-            ("launcher", &self.launcher),
-            ("folder", &self.folder),
+            ("user", &self.user, MAX_FIELD_BYTES),
+            ("project", &self.project, MAX_FIELD_BYTES),
+            ("name", &self.name, MAX_TEXT_BYTES),
+            ("application", &self.application, MAX_FIELD_BYTES),
+            ("queue", &self.queue, MAX_FIELD_BYTES),
+            ("launcher", &self.launcher, MAX_TEXT_BYTES),
+            ("folder", &self.folder, MAX_TEXT_BYTES),
         ];
-        texts.into_iter().try_for_each(|(field, text)| check_name(field, text))?;
+        texts.into_iter().try_for_each(|(field, text, most)| check_name(field, text, most))?;
         check_all("command", &self.command)?;
-        check_all("nodes", &self.nodes)?;
-        check_all("tags", &self.tags)?;
+        check_names("nodes", &self.nodes)?;
+        check_names("tags", &self.tags)?;
         check_all("requested", self.requested.keys())?;
         check_all("details", self.details.keys())?;
         check_all("details", self.details.values())?;
@@ -232,7 +238,7 @@ impl JobLoss {
     /// # Errors
     /// The reason is too long or has a control character, or a number is not finite.
     pub fn check(&self) -> Result<(), MetadataError> {
-        check_name("why", &self.why)?;
+        check_name("why", &self.why, MAX_TEXT_BYTES)?;
         check_finite("from_seconds", self.from_seconds)?;
         check_finite("to_seconds", self.to_seconds)
     }
@@ -244,22 +250,22 @@ impl JobTags {
     /// # Errors
     /// A list or text is too long.
     pub fn check(&self) -> Result<(), MetadataError> {
-        check_all("add", &self.add)?;
-        check_all("remove", &self.remove)
+        check_names("add", &self.add)?;
+        check_names("remove", &self.remove)
     }
 }
 
 /// Checks a text that is shown in lists.
-fn check_name(field: &'static str, text: &str) -> Result<(), MetadataError> {
+fn check_name(field: &'static str, text: &str, most: usize) -> Result<(), MetadataError> {
     match text.chars().any(char::is_control) {
         true => Err(MetadataError::Control { field }),
-        false => check_text(field, text),
+        false => check_text(field, text, most),
     }
 }
 
-fn check_text(field: &'static str, text: &str) -> Result<(), MetadataError> {
+fn check_text(field: &'static str, text: &str, most: usize) -> Result<(), MetadataError> {
     match text.len() {
-        bytes if bytes > MAX_TEXT_BYTES => Err(MetadataError::Long { field, bytes }),
+        bytes if bytes > most => Err(MetadataError::Long { field, bytes, most }),
         _ => Ok(()),
     }
 }
@@ -268,9 +274,25 @@ fn check_all<'t>(
     field: &'static str,
     texts: impl IntoIterator<Item = &'t String>,
 ) -> Result<(), MetadataError> {
+    check_each(field, texts, MAX_TEXT_BYTES)
+}
+
+/// Checks names by which jobs are found.
+fn check_names<'t>(
+    field: &'static str,
+    names: impl IntoIterator<Item = &'t String>,
+) -> Result<(), MetadataError> {
+    check_each(field, names, MAX_FIELD_BYTES)
+}
+
+fn check_each<'t>(
+    field: &'static str,
+    texts: impl IntoIterator<Item = &'t String>,
+    most: usize,
+) -> Result<(), MetadataError> {
     let mut count = 0;
     for text in texts {
-        check_text(field, text)?;
+        check_text(field, text, most)?;
         count += 1;
     }
     if count > MAX_DETAILS { Err(MetadataError::Many { field, count }) } else { Ok(()) }
@@ -307,9 +329,14 @@ mod tests {
             assert_eq!(start.check().err(), expected);
         };
         check(&|start| start.user = "ann".to_owned(), None);
-        let bytes = long.len();
-        let user = MetadataError::Long { field: "user", bytes };
-        check(&|start| start.user.clone_from(&long), Some(user));
+        let too_long = |field, most| Some(MetadataError::Long { field, bytes: most + 1, most });
+        check(&|start| start.folder.clone_from(&long), too_long("folder", MAX_TEXT_BYTES));
+        let name = || "x".repeat(MAX_FIELD_BYTES + 1);
+        check(&|start| start.user = name(), too_long("user", MAX_FIELD_BYTES));
+        check(&|start| start.tags = [name()].into(), too_long("tags", MAX_FIELD_BYTES));
+        check(&|start| start.nodes = [name()].into(), too_long("nodes", MAX_FIELD_BYTES));
+        let add = JobTags { add: [name()].into(), ..JobTags::default() };
+        assert_eq!(add.check().err(), too_long("add", MAX_FIELD_BYTES));
         let control = MetadataError::Control { field: "application" };
         check(&|start| start.application = "\u{1b}[2J".to_owned(), Some(control));
         let many = MetadataError::Many { field: "tags", count: MAX_DETAILS + 1 };

@@ -13,6 +13,8 @@ mod metrics;
 mod record;
 
 pub use id::{IdError, JobId, MAX_JOB_ID_BYTES};
-pub use metadata::{JobEnd, JobLoss, JobStart, JobState, JobTags, MAX_DETAILS, MetadataError};
+pub use metadata::{
+    JobEnd, JobLoss, JobStart, JobState, JobTags, MAX_DETAILS, MAX_FIELD_BYTES, MetadataError,
+};
 pub use metrics::{MAX_METRICS, Metrics, MetricsError};
 pub use record::{JobRecord, Kind, MAX_DOCUMENT_BYTES, MAX_NODE_BYTES, RecordError};

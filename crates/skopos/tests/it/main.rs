@@ -42,4 +42,7 @@ mod abuse;
 mod docs_examples;
 mod archive;
 mod jobs;
+#[path = "../../../hub/src/catalogue/postgres/server.rs"]
+mod postgres_server;
+mod mds;
 mod history;

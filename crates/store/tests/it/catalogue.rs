@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use skopos_model::job::{JobEnd, JobId, JobStart, JobState};
-use skopos_model::task::ExitType;
 use skopos_model::{SplitMix64, Timestamp};
-use skopos_store::jobs::catalogue::conformance;
+use skopos_store::jobs::catalogue::conformance::{self, DAY, NODES, USERS, usual_job};
 use skopos_store::jobs::{
-    Catalogue, Change, Dated, Filter, JobEntry, PageRequest, PartRef, SqliteCatalogue, Visibility,
+    Catalogue, Change, Filter, JobEntry, PageRequest, SqliteCatalogue, Visibility,
 };
 
 /// The file that a child writes.
@@ -151,57 +149,6 @@ fn kills_lose_no_acknowledged_change() {
     assert!(acknowledged > 0, "no child made a change");
 }
 
-/// Users and nodes of the million jobs: 5,000 jobs a user, a hundred a day in all of its days.
-const USERS: usize = 200;
-const NODES: usize = 1000;
-const DAY: i64 = 86_400_000_000_000;
-
-/// Returns a job with the metadata of SLAte's profile: about 2.4 kB.
-fn usual_job(number: usize, random: &mut SplitMix64) -> JobEntry {
-    let id = JobId::new((4_000_000 + number).to_string(), 0).expect("an id");
-    let mut entry = JobEntry::new("hpc1", id);
-    let started = number as i64 * (100 * DAY / 1_000_000);
-    let ended = started + random.below(7_200) as i64 * 1_000_000_000;
-    let user = random.below(USERS);
-    let nodes = (0..1 + random.below(3)).map(|_| format!("n{:04}", random.below(NODES)));
-    entry.nodes = nodes.collect();
-    let amount = |random: &mut SplitMix64| random.below(1 << 30) as f64;
-    let start = JobStart {
-        user: format!("user{user:03}"),
-        project: format!("project{:02}", user % 40),
-        name: format!("run-{}-{}", random.below(50), number),
-        application: ["gromacs", "openfoam", "python", "vasp"][random.below(4)].to_owned(),
-        queue: ["batch", "gpu", "debug"][random.below(3)].to_owned(),
-        launcher: "slurm".to_owned(),
-        command: (0..12).map(|at| format!("--option-{at}=value-{}", random.below(1000))).collect(),
-        folder: format!("/home/user{user:03}/projects/run-{number}"),
-        nodes: entry.nodes.clone(),
-        tags: [format!("study{}", random.below(100))].into(),
-        requested: ["cores", "resident_bytes_max", "wall_seconds"]
-            .map(|name| (name.to_owned(), amount(random)))
-            .into(),
-        submit_seconds: Some(started as f64 * 1e-9 - 60.0),
-        start_seconds: None,
-        details: (0..16)
-            .map(|at| (format!("detail_{at}"), format!("setting-{}-{at}", random.below(100))))
-            .collect(),
-    };
-    let used = skopos_model::task::RESOURCES.iter().take(12);
-    entry.used = used.map(|r| (r.name.to_owned(), amount(random))).collect();
-    entry.start = Some(Dated { at: started, value: start });
-    let end = JobEnd {
-        state: [JobState::Completed, JobState::Failed][usize::from(random.below(10) == 0)],
-        exit_type: Some(ExitType::Normal),
-        ..JobEnd::default()
-    };
-    entry.end = Some(Dated { at: ended, value: end });
-    entry.times = Some((started, ended));
-    entry.samples = 80;
-    entry.parts =
-        vec![PartRef { number: 0, segment: format!("segment-{:06}", number / 500), rows: 83 }];
-    entry
-}
-
 /// Prints the cost of changes and questions of a million jobs; `SKOPOS_TEST_JOBS` has another number, and
 /// `SKOPOS_TEST_FOLDER` the disk.
 #[test]
@@ -225,29 +172,30 @@ fn the_cost_of_a_million_jobs() {
 /// Makes a question.
 type Make<'m> = &'m dyn Fn(&mut SplitMix64) -> Filter;
 
-/// Makes the jobs, a hundred in each change, and makes some again.
+/// Makes the jobs, and makes some again. A change has as many jobs as a segment; `SKOPOS_TEST_BATCH` has another number.
 fn fill(catalogue: &SqliteCatalogue, count: usize, random: &mut SplitMix64) {
+    let batch = number_of("SKOPOS_TEST_BATCH", 500) as usize;
     let document = serde_json::to_string(&usual_job(0, random)).expect("a document");
     println!("a document has {} bytes", document.len());
     let (mut spent, mut slowest) = (Duration::ZERO, Duration::ZERO);
     let mut since_report = Duration::ZERO;
-    for first in (0..count).step_by(100) {
-        let entries: Vec<_> = (first..first + 100).map(|n| usual_job(n, random)).collect();
+    for first in (0..count).step_by(batch) {
+        let entries: Vec<_> = (first..first + batch).map(|n| usual_job(n, random)).collect();
         let began = Instant::now();
         catalogue.apply(&Change { entries: &entries, ..Change::default() }).expect("a change");
         let took = began.elapsed();
         (spent, since_report) = (spent + took, since_report + took);
         slowest = slowest.max(took);
-        if (first + 100) % 100_000 == 0 {
+        if (first + batch) % 100_000 == 0 {
             let rate = 100_000.0 / since_report.as_secs_f64();
-            println!("{} jobs: {rate:.0} upserts/s, slowest change {slowest:?}", first + 100);
+            println!("{} jobs: {rate:.0} upserts/s, slowest change {slowest:?}", first + batch);
             (since_report, slowest) = (Duration::ZERO, Duration::ZERO);
         }
     }
     println!("{:.0} upserts/s in all", count as f64 / spent.as_secs_f64());
     let again: Vec<_> = (0..5000).map(|_| usual_job(random.below(count), random)).collect();
     let began = Instant::now();
-    for entries in again.chunks(100) {
+    for entries in again.chunks(batch) {
         catalogue.apply(&Change { entries, ..Change::default() }).expect("a change");
     }
     println!("{:.0} replacements/s", 5000.0 / began.elapsed().as_secs_f64());

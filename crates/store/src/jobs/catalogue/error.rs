@@ -18,6 +18,14 @@ pub enum Error {
         /// Latest version that this program knows.
         known: i64,
     },
+    /// The database would lose or change what it is given.
+    #[error("{place} is not fit for a catalogue: {why}")]
+    Unfit {
+        /// The database.
+        place: String,
+        /// The reason, and what to change.
+        why: String,
+    },
     /// The question is out of bounds.
     #[error(transparent)]
     Filter(#[from] FilterError),

@@ -8,9 +8,11 @@ mod jobs;
 mod changes;
 mod questions;
 mod pages;
+mod usual;
 
 pub use common::Open;
 pub use jobs::{Jobs, entry};
+pub use usual::{DAY, NODES, USERS, usual_job};
 
 /// Checks a catalogue. `seed` makes the jobs and questions.
 pub fn check(open: Open<'_>, seed: u64) {
@@ -23,6 +25,7 @@ pub fn check(open: Open<'_>, seed: u64) {
     questions::every_question_is_answered_as_in_memory(open, seed);
     questions::a_job_that_is_not_visible_is_neither_found_nor_counted(open);
     questions::odd_texts_are_kept_and_found(open);
+    questions::the_longest_names_are_kept_and_found(open, seed);
     questions::questions_out_of_bounds_are_refused(open);
     pages::pages_have_each_job_once_and_in_order(open, seed);
     pages::a_page_of_large_entries_is_short(open);

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use skopos_model::Timestamp;
-use skopos_model::job::{JobStart, JobState};
+use skopos_model::job::{JobStart, JobState, MAX_FIELD_BYTES, MAX_JOB_ID_BYTES};
 use skopos_model::task::{ExitType, RESOURCES};
 
 use super::super::super::entry::{Dated, JobEntry};
@@ -206,6 +206,40 @@ pub(super) fn odd_texts_are_kept_and_found(open: Open<'_>) {
         }
     }
     assert_eq!(catalogue.count(&everything()).expect("a count"), jobs.len() as u64);
+}
+
+/// Names of the greatest length, also of characters that a database has to write in another form, and of letters that no
+/// compression makes shorter.
+pub(super) fn the_longest_names_are_kept_and_found(open: Open<'_>, seed: u64) {
+    let (catalogue, mut jobs) = (open(), Jobs::new(seed));
+    let mut letter = || char::from(b' ' + jobs.below(95) as u8);
+    let long: String = (0..MAX_FIELD_BYTES).map(|_| letter()).collect();
+    for (site, tag) in [("a", &long), ("b", &"\0".repeat(MAX_FIELD_BYTES))] {
+        let start = JobStart {
+            user: long.clone(),
+            project: long.clone(),
+            application: long.clone(),
+            nodes: [tag.clone()].into(),
+            tags: [tag.clone()].into(),
+            ..JobStart::default()
+        };
+        let mut job = entry(&"j".repeat(MAX_JOB_ID_BYTES), &[0]);
+        job.site = site.to_owned();
+        job.nodes.clone_from(&start.nodes);
+        job.start = Some(Dated { at: 1, value: start });
+        filled(&*catalogue, std::slice::from_ref(&job));
+        let filter = Filter {
+            site: Some(site.to_owned()),
+            user: Some(long.clone()),
+            project: Some(long.clone()),
+            application: Some(long.clone()),
+            host: Some(tag.clone()),
+            tags: [tag.clone()].into(),
+            ..everything()
+        };
+        let found = catalogue.entries(&filter, &PageRequest::default()).expect("entries").items;
+        assert_eq!(found, [job]);
+    }
 }
 
 pub(super) fn questions_out_of_bounds_are_refused(open: Open<'_>) {

@@ -20,9 +20,9 @@ const STATEMENTS: usize = 64;
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
 const READER_CACHE_KIB: i64 = 8 * 1024;
 
-/// Pages of the write-ahead log after which it is copied into the file: 32 MB. Fewer copies write a page of an index
-/// less often.
-const CHECKPOINT_PAGES: i64 = 8_000;
+/// Pages of the write-ahead log after which it is copied into the file: 128 MB. Each change writes to the same pages of
+/// the indexes by node and user, some thousands, so that fewer copies write less.
+const CHECKPOINT_PAGES: i64 = 32_000;
 
 /// The connections of a catalogue.
 #[derive(Debug)]

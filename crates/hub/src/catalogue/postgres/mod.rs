@@ -1,0 +1,84 @@
+//! The catalogue in PostgreSQL: one for several hubs.
+//!
+//! Read in this order: `url` for the databases that it connects to, `schema` for the tables, `pool` for the
+//! connections, `text` for texts that PostgreSQL cannot store as they are, `apply` for changes, `dialect` and `read` for
+//! questions.
+//!
+//! Any number of hubs write at once: an entry is written by a statement that compares the parts in the database.
+
+mod url;
+mod schema;
+mod pool;
+mod text;
+mod apply;
+mod dialect;
+mod read;
+#[cfg(test)]
+pub(crate) mod server;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+
+use skopos_store::jobs::catalogue::Error;
+use skopos_store::jobs::{Applied, Catalogue, Change, Filter, JobEntry, JobRow, Page, PageRequest};
+
+use pool::Pool;
+pub use url::{PostgresUrl, UrlError};
+
+/// The most attempts of a change that the server ended because it and another hub's waited for each other. One of the two
+/// always goes on.
+const MAX_ATTEMPTS: usize = 8;
+
+/// The catalogue in PostgreSQL.
+///
+/// A call fails if the server is away; the next call connects again.
+#[derive(Debug)]
+pub struct PostgresCatalogue {
+    pool: Pool,
+}
+
+impl PostgresCatalogue {
+    /// Returns the catalogue in a database. The first call that reaches the server makes the tables, if they are not there.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn new(place: &PostgresUrl) -> Result<Self, Error> {
+        Pool::new(place).map(|pool| Self { pool })
+    }
+}
+
+impl Catalogue for PostgresCatalogue {
+    fn apply(&self, change: &Change<'_>) -> Result<Applied, Error> {
+        change.check()?;
+        let rows = apply::rows(self.pool.place(), change)?;
+        let mut attempts = 1;
+        loop {
+            let applied = self.pool.run(async |c| apply::apply(c, change, &rows).await);
+            match applied {
+                Err(e) if attempts < MAX_ATTEMPTS && apply::is_deadlock(&e) => attempts += 1,
+                applied => return applied,
+            }
+        }
+    }
+
+    fn rows(&self, filter: &Filter, request: &PageRequest) -> Result<Page<JobRow>, Error> {
+        self.pool.run(async |connection| read::rows(connection, filter, request).await)
+    }
+
+    fn entries(&self, filter: &Filter, request: &PageRequest) -> Result<Page<JobEntry>, Error> {
+        self.pool.run(async |connection| read::entries(connection, filter, request).await)
+    }
+
+    fn count(&self, filter: &Filter) -> Result<u64, Error> {
+        self.pool.run(async |connection| read::count(connection, filter).await)
+    }
+
+    fn segments(&self, after: &str) -> Result<Vec<String>, Error> {
+        self.pool.run(async |connection| read::segments(connection, after).await)
+    }
+
+    fn dump(&self, out: &mut dyn Write) -> Result<(), Error> {
+        self.pool.run_here(async |connection| read::dump(connection, out).await)
+    }
+}

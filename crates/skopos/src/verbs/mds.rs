@@ -1,0 +1,107 @@
+//! `skopos mds rebuild|dump|verify`: the catalogue of jobs, while no hub uses the jobs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use skopos_agent::config::Config;
+use skopos_hub::catalogue::CataloguePlace;
+use skopos_hub::config::HubConfig;
+use skopos_hub::jobs::{Mds, MdsError};
+use skopos_term::{EXIT_NO, Failure, Global, Out, state, tell};
+
+#[derive(Debug, Args)]
+pub(crate) struct MdsArgs {
+    /// Read this configuration file, which names the database of the catalogue
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    verb: MdsVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum MdsVerb {
+    /// Make the catalogue again from the segments and the records that are not sealed
+    #[command(before_help = "Example: skopos mds rebuild")]
+    Rebuild,
+    /// Print the content of the catalogue: a line for each segment and each job, in a fixed order
+    #[command(before_help = "Example: skopos mds dump | sha256sum")]
+    Dump,
+    /// Read every byte of the segments, and name what is damaged or differs from the catalogue
+    #[command(before_help = "Example: skopos mds verify")]
+    Verify,
+}
+
+pub(crate) fn run(global: &Global, args: &MdsArgs) -> Result<ExitCode, Failure> {
+    let config = HubConfig::of(&Config::load(args.config.as_deref())?)?;
+    let folder = state::jobs().ok_or_else(|| {
+        Failure::new("the place of jobs is not known").hint("set SKOPOS_STATE to a folder")
+    })?;
+    let place = CataloguePlace::new(&folder, config.catalogue.as_ref());
+    let mut out = Out::new(global.style());
+    let code = match &args.verb {
+        MdsVerb::Rebuild => rebuild(&Mds::open(&folder).map_err(failure)?, &place, &mut out)?,
+        MdsVerb::Dump => dump(&place, &mut out)?,
+        MdsVerb::Verify => verify(&Mds::open(&folder).map_err(failure)?, &place, &mut out)?,
+    };
+    out.flush()?;
+    Ok(code)
+}
+
+fn failure(e: MdsError) -> Failure {
+    let failure = Failure::new("the catalogue cannot be worked on").because(&e);
+    match e {
+        MdsError::Busy(_) => failure.hint("stop the hub first (`skopos hub` or `skopos up`)"),
+        MdsError::NoJobs(_) => {
+            failure.hint("SKOPOS_STATE names the folder that has the folder `jobs`")
+        }
+        _ => failure,
+    }
+}
+
+fn rebuild(mds: &Mds, place: &CataloguePlace, out: &mut Out) -> Result<ExitCode, Failure> {
+    let rebuilt = mds.rebuild(place).map_err(failure)?;
+    let (jobs, segments) = (rebuilt.jobs, rebuilt.segments);
+    out.line(format!("made the catalogue again: {jobs} jobs of {segments} segments, in {place}"))?;
+    for (id, why) in &rebuilt.unreadable {
+        tell(format!("warning: the job {id} is not in it, because a part cannot be read: {why}"));
+    }
+    Ok(answer(rebuilt.unreadable.is_empty()))
+}
+
+fn dump(place: &CataloguePlace, out: &mut Out) -> Result<ExitCode, Failure> {
+    if !place.exists() {
+        return Err(Failure::new(format!("there is no catalogue in {place}"))
+            .hint("`skopos mds rebuild` makes it again from the segments"));
+    }
+    let catalogue = place.open().map_err(|e| failure(e.into()))?;
+    catalogue.dump(out.writer()).map_err(|e| match e {
+        // A reader that closes the pipe has seen enough.
+        skopos_store::jobs::catalogue::Error::Dump(e) => Failure::from(e),
+        e => failure(e.into()),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(mds: &Mds, place: &CataloguePlace, out: &mut Out) -> Result<ExitCode, Failure> {
+    let mut written = Ok(());
+    let verified = mds.verify(place, &mut |difference| {
+        if written.is_ok() {
+            written = out.line(difference.to_string());
+        }
+    });
+    let verified = verified.map_err(failure)?;
+    written?;
+    let (jobs, segments) = (verified.jobs, verified.segments);
+    match verified.differences {
+        0 => out.line(format!("{jobs} jobs and {segments} segments agree with the catalogue"))?,
+        differences => {
+            tell(format!("{differences} differences in {jobs} jobs and {segments} segments"))
+        }
+    }
+    Ok(answer(verified.differences == 0))
+}
+
+fn answer(is_yes: bool) -> ExitCode {
+    if is_yes { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NO) }
+}
