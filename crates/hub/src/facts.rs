@@ -1,5 +1,6 @@
 //! Publishes a hub's counts as facts: counts of its listeners under `NODE/self/listener/`, of remote write under
-//! `NODE/self/remote_write/`, of messages that were dropped under `NODE/self/live/hub/`.
+//! `NODE/self/remote_write/`, of messages that were dropped under `NODE/self/live/hub/`,
+//! of stored jobs under `NODE/self/jobs/`.
 //!
 //! The node is that of the agent in the hub's runtime directory, whose uplink sends the facts to other hubs too. A
 //! hub without an agent uses the name of its host. If a node of that name publishes such facts itself, the hub
@@ -16,6 +17,7 @@ use skopos_shm::{Host, Publisher, VertexSpec, VertexWriter};
 use skopos_wire::{DropCounter, Site};
 
 use crate::counts::ListenerCounts;
+use crate::jobs::JobsPlace;
 use crate::remote_write::Queue;
 use skopos_agent::{HUB_FACTS_NAME, SEGMENT_NAME as AGENT, host_name};
 
@@ -35,6 +37,8 @@ pub(crate) struct Counters {
     pub listeners: ListenerCounts,
     /// The queue of remote write, if it is configured.
     pub remote_write: Option<Arc<Queue>>,
+    /// The jobs of the site.
+    pub jobs: Arc<JobsPlace>,
     /// The counts of its session of the live plane, and the site, if it follows one.
     pub live: Option<(DropCounter, Site)>,
 }
@@ -132,6 +136,7 @@ impl Counters {
         of_listeners
             .chain(sent.map(|(metric, number)| ("", metric, number)))
             .chain(live.map(|(metric, number)| (ROLE, metric, number)))
+            .chain(self.jobs.numbers().map(|(metric, number)| ("", metric, number)))
     }
 }
 

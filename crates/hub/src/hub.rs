@@ -112,7 +112,11 @@ impl Hub {
         let infos = InsightInfos::default();
         let source = Arc::new(HubSource::new(Local::new(local), follower.as_ref(), infos.clone()));
         let site = plane.map_or_else(|| ALONE.to_owned(), |plane| plane.site);
-        let jobs = Arc::new(JobsPlace::new(state::jobs(), &site, config.catalogue.clone()));
+        let jobs = Arc::new(JobsPlace::new(
+            state::jobs(),
+            &site,
+            (config.catalogue.clone(), config.jobs.limits()),
+        ));
         let engine = Engine::new(tables_of((&source, &jobs), config, file)?)
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
@@ -140,6 +144,7 @@ impl Hub {
         let counted = Counters {
             listeners: self.backend.counts.clone(),
             remote_write: remote_write.as_ref().map(|remote_write| remote_write.queue().clone()),
+            jobs: self.backend.jobs.clone(),
             live: self
                 .follower
                 .as_ref()

@@ -38,7 +38,10 @@ impl HistoryConfig {
 }
 
 /// Reads `"2GiB"`, or a number of bytes.
-fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+///
+/// # Errors
+/// The text is not a size.
+pub fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     struct Bytes;
     impl Visitor<'_> for Bytes {
         type Value = u64;

@@ -33,7 +33,7 @@ use skopos_score::interval::PolicyConfig;
 
 use skopos_term::Failure;
 
-pub use history::HistoryConfig;
+pub use history::{HistoryConfig, bytes};
 pub use sensors::{DEFAULT_SENSOR, families};
 pub use share::Share;
 

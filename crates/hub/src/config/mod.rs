@@ -1,5 +1,6 @@
 //! The table `[hub]` of the configuration file.
 
+mod jobs;
 mod listen;
 mod remote_write;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use skopos_agent::config::{Config, parse};
 use skopos_model::Topic;
 
+pub use jobs::JobsConfig;
 pub use listen::{FlightAddress, HttpAddress, ListenAddress};
 pub use remote_write::RemoteWriteConfig;
 use skopos_term::Failure;
@@ -33,6 +35,8 @@ pub struct HubConfig {
     /// Database that has the catalogue of jobs; a file in the folder of jobs if there is none.
     #[serde(deserialize_with = "database")]
     pub catalogue: Option<PostgresUrl>,
+    /// Limits of the stored jobs.
+    pub jobs: JobsConfig,
     /// Store to which the hub sends latest values.
     pub remote_write: Option<RemoteWriteConfig>,
 }

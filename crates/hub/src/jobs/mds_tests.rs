@@ -11,14 +11,14 @@ use skopos_store::jobs::{Change, Filter, IntakeLimits, JobEntry, Visibility};
 use super::mds::{Difference, Mds, MdsError, Verified};
 use super::shared::now;
 use super::store::Jobs;
-use super::tests::{LIMITS, eventually};
+use super::tests::{LIMITS, eventually, limits};
 use crate::catalogue::postgres::server::Server;
 use crate::catalogue::{CataloguePlace, PostgresUrl};
 
 const SITE: &str = "s";
 
 fn start(folder: &Path, place: &CataloguePlace) -> Jobs {
-    Jobs::open(folder, SITE, LIMITS, place).expect("opened")
+    Jobs::open(folder, SITE, limits(LIMITS), place).expect("opened")
 }
 
 fn in_database(folder: &Path, url: &str) -> CataloguePlace {
@@ -205,7 +205,8 @@ fn a_hub_works_while_its_database_is_away() {
     drop(jobs);
     server.kill();
     let limits = IntakeLimits { settle: Duration::ZERO, ..LIMITS };
-    let jobs = Jobs::open(folder.path(), SITE, limits, &place).expect("records are taken");
+    let jobs = Jobs::open(folder.path(), SITE, super::tests::limits(limits), &place)
+        .expect("records are taken");
     store(
         &jobs,
         "new",
@@ -241,7 +242,7 @@ fn hubs_of_two_sites_share_a_database() {
         for (folder, site) in folders.iter().zip(["hpc1", "hpc2"]) {
             let place = in_database(folder.path(), &url);
             scope.spawn(move || {
-                let jobs = Jobs::open(folder.path(), site, LIMITS, &place).expect("opened");
+                let jobs = Jobs::open(folder.path(), site, limits(LIMITS), &place).expect("opened");
                 fill(&jobs);
             });
         }

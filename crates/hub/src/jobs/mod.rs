@@ -7,11 +7,13 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `shared`, `threads`, `store`, `place`, `mds`.
+//! Read in this order: `batch`, `signal`, `counts`, `shared`, `chores`, `threads`, `store`, `place`, `mds`.
 
 mod batch;
 mod signal;
+mod counts;
 mod shared;
+mod chores;
 mod threads;
 mod store;
 mod place;
@@ -25,4 +27,4 @@ pub use batch::{BatchError, RecordColumns};
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
 pub use place::{JobsPlace, PlaceError};
 pub use skopos_store::jobs::Progress;
-pub use store::{AckLevel, Awaiting, Jobs, Piece, StoreError, Stored, Visit};
+pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece, StoreError, Stored, Visit};

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
-use skopos_store::jobs::IntakeLimits;
 use thiserror::Error;
 
 use super::shared::described;
-use super::store::Jobs;
+use super::store::{Jobs, JobsLimits};
 use crate::catalogue::{CataloguePlace, PostgresUrl};
 
 /// The place of a site's jobs. It is opened for the first record, or for the first question if the folder exists, so a hub
@@ -20,6 +20,7 @@ pub struct JobsPlace {
     site: String,
     /// The database of the catalogue, if it is not a file in the folder.
     database: Option<PostgresUrl>,
+    limits: JobsLimits,
     /// True if this program answers without a hub. Jobs are then not opened: a hub that starts meanwhile would find them
     /// taken.
     is_without_hub: bool,
@@ -47,15 +48,23 @@ pub enum PlaceError {
 
 impl JobsPlace {
     /// Returns the place of a site's jobs in a folder, with the catalogue in a database or in the folder.
-    pub fn new(folder: Option<PathBuf>, site: &str, database: Option<PostgresUrl>) -> Self {
-        let is_without_hub = false;
-        Self { folder, site: site.to_owned(), database, is_without_hub, opened: Mutex::default() }
+    pub fn new(
+        folder: Option<PathBuf>,
+        site: &str,
+        (database, limits): (Option<PostgresUrl>, JobsLimits),
+    ) -> Self {
+        let (site, opened) = (site.to_owned(), Mutex::default());
+        Self { folder, site, database, limits, is_without_hub: false, opened }
     }
 
     /// Returns the place of jobs in a folder, for a program that answers without a hub.
     pub fn without_hub(folder: Option<PathBuf>) -> Self {
-        let (site, database, is_without_hub) = (String::new(), None, true);
-        Self { folder, site, database, is_without_hub, opened: Mutex::default() }
+        Self { is_without_hub: true, ..Self::new(folder, "", (None, JobsLimits::default())) }
+    }
+
+    /// Returns the numbers of the jobs with their metrics, always in the same order; zeros unless they are open.
+    pub fn numbers(&self) -> [(&'static Metric, u64); 11] {
+        Jobs::numbers(unpoisoned(self.opened.lock()).as_deref())
     }
 
     /// Returns the jobs; `None` if none was ever stored. Blocks while the folder is opened.
@@ -83,7 +92,7 @@ impl JobsPlace {
         }
         let folder = self.folder.as_ref().ok_or(PlaceError::Unknown)?;
         let catalogue = CataloguePlace::new(folder, self.database.as_ref());
-        let jobs = Jobs::open(folder, &self.site, IntakeLimits::default(), &catalogue);
+        let jobs = Jobs::open(folder, &self.site, self.limits, &catalogue);
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| PlaceError::Failed {
             folder: folder.display().to_string(),
             why: described(&*e),

@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use skopos_model::{Timestamp, unpoisoned};
-use skopos_store::jobs::{Catalogue, Intake, Lts, catalogue};
+use skopos_store::jobs::{Catalogue, Intake, Lts, Retention, catalogue};
 use tokio::sync::watch;
 
+use super::counts::Counts;
 use super::signal::Signal;
 
 /// The state that the threads share.
@@ -17,12 +18,14 @@ pub(super) struct Shared {
     pub(super) lts: Lts,
     pub(super) catalogue: Box<dyn Catalogue>,
     pub(super) signal: Signal,
+    pub(super) retention: Retention,
+    pub(super) counts: Counts,
     /// Number of changes of what is acknowledged: commits, and sealed parts.
     pub(super) commits: watch::Sender<u64>,
     /// Number of streams that wait until their records are sealed.
     pub(super) awaited: AtomicUsize,
     /// The last error of each thread that is not mended, for people.
-    pub(super) trouble: Mutex<[Option<String>; 3]>,
+    pub(super) trouble: Mutex<[Option<String>; 4]>,
 }
 
 impl Shared {

@@ -11,17 +11,20 @@ use std::time::{Duration, Instant};
 
 use skopos_access::{Action, Caller, may};
 use skopos_model::job::{JobId, JobRecord, JobStart, Kind};
+use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
 use skopos_store::history::Error as LogError;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
     Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Mark, Page, PageRequest, PartRef,
-    Progress, PushOutcome, Pushed, Refusal, SealedParts, StoredRecord, Unsealed, Visibility,
+    Progress, PushOutcome, Pushed, Refusal, Retention, SealedParts, StoredRecord, Unsealed,
+    Visibility,
 };
 use thiserror::Error;
 use tokio::sync::watch;
 
 use super::batch::BatchError;
+use super::counts::{Counts, add, numbers};
 use super::shared::{Shared, described, is_away, now};
 use super::signal::Signal;
 use super::threads::Threads;
@@ -36,6 +39,13 @@ const MAX_AHEAD: Duration = Duration::from_secs(300);
 /// The most jobs of a batch that are looked up once.
 const MAX_KNOWN: usize = 1024;
 
+/// Age after which jobs are removed, if nothing is configured: two years, so that this year's are compared with last
+/// year's.
+const DEFAULT_AGE: Duration = Duration::from_secs(2 * 366 * 86_400);
+
+/// The most bytes of segments, if nothing is configured: four million jobs of SLAte's evaluation.
+const DEFAULT_BYTES: u64 = 100 << 30;
+
 /// Pause of a thread that waits for a commit, which comes after some milliseconds.
 const WAIT_EVERY: Duration = Duration::from_millis(2);
 
@@ -44,7 +54,23 @@ const WAIT_EVERY: Duration = Duration::from_millis(2);
 pub struct Jobs {
     // Its threads end before the rest is dropped.
     _threads: Threads,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Limits of the storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobsLimits {
+    /// Those of the short-time storage.
+    pub intake: IntakeLimits,
+    /// Those of the long-time storage.
+    pub retention: Retention,
+}
+
+impl Default for JobsLimits {
+    fn default() -> Self {
+        let retention = Retention { max_age: DEFAULT_AGE, max_bytes: DEFAULT_BYTES };
+        Self { intake: IntakeLimits::default(), retention }
+    }
 }
 
 /// The effect of a batch.
@@ -126,7 +152,7 @@ impl Jobs {
     pub fn open(
         folder: &Path,
         site: &str,
-        limits: IntakeLimits,
+        limits: JobsLimits,
         catalogue: &CataloguePlace,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         check_site(folder, site)?;
@@ -134,13 +160,15 @@ impl Jobs {
         let may_be_away = catalogue.is_database();
         let catalogue = catalogue.open()?;
         let of_site = OfSite { site, lts: &lts };
-        let intake = Intake::open(&folder.join("sts"), limits, &of_site, now())?;
+        let intake = Intake::open(&folder.join("sts"), limits.intake, &of_site, now())?;
         let shared = Arc::new(Shared {
             site: site.to_owned(),
             intake: Mutex::new(intake),
             lts,
             catalogue,
             signal: Signal::default(),
+            retention: limits.retention,
+            counts: Counts::default(),
             commits: watch::Sender::default(),
             awaited: AtomicUsize::new(0),
             trouble: Mutex::default(),
@@ -195,7 +223,19 @@ impl Jobs {
         if bytes > 0 {
             self.shared.signal.accept(bytes);
         }
+        let counts = &self.shared.counts;
+        add(&counts.records, stored.accepted);
+        add(&counts.duplicates, stored.duplicates);
+        add(&counts.refused, stored.refused);
+        if matches!(result, Err(StoreError::Busy(_))) {
+            add(&counts.delayed, 1);
+        }
         result.map(|()| stored)
+    }
+
+    /// Returns the numbers of a storage with their metrics, always in the same order; zeros if none is open.
+    pub fn numbers(jobs: Option<&Self>) -> [(&'static Metric, u64); 11] {
+        numbers(jobs.map(|jobs| &*jobs.shared))
     }
 
     /// Returns the progress of a caller's producer, once it has stored a record. Blocks for the time of a commit.

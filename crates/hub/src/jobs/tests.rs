@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use skopos_access::{Caller, Names, Role, User};
 use skopos_model::job::{JobId, JobRecord, Kind};
-use skopos_store::jobs::IntakeLimits;
+use skopos_store::jobs::{Change, IntakeLimits, JobPart, Retention, StoredRecord};
 
+use super::chores::Chores;
 use super::shared::now;
-use super::store::{Jobs, Stored};
+use super::store::{Jobs, JobsLimits, Stored};
 use crate::catalogue::CataloguePlace;
 
 pub(super) const LIMITS: IntakeLimits = IntakeLimits {
@@ -20,8 +21,12 @@ pub(super) const LIMITS: IntakeLimits = IntakeLimits {
     forget_after: Duration::from_secs(3600),
 };
 
+pub(super) fn limits(intake: IntakeLimits) -> JobsLimits {
+    JobsLimits { intake, ..JobsLimits::default() }
+}
+
 fn open(folder: &std::path::Path) -> Jobs {
-    Jobs::open(folder, "s", LIMITS, &CataloguePlace::new(folder, None)).expect("opened")
+    Jobs::open(folder, "s", limits(LIMITS), &CataloguePlace::new(folder, None)).expect("opened")
 }
 
 fn node(name: &str) -> Caller {
@@ -132,6 +137,58 @@ fn a_catalogue_that_is_gone_is_made_again_from_the_segments() {
     assert_eq!(again.expect("known").duplicates, 1);
     drop(jobs);
     let place = CataloguePlace::new(folder.path(), None);
-    let other = Jobs::open(folder.path(), "other", LIMITS, &place).expect_err("another site");
+    let other =
+        Jobs::open(folder.path(), "other", limits(LIMITS), &place).expect_err("another site");
     assert!(other.to_string().contains("belong to the site `s`"), "{other}");
+}
+
+#[test]
+fn chores_merge_and_remove_segments_and_the_catalogue_follows() {
+    /// More small segments than are left alone.
+    const SEGMENTS: usize = 66;
+    let folder = tempfile::tempdir().expect("a folder");
+    let jobs = open(folder.path());
+    let shared = &jobs.shared;
+    let seal = |job: &str, number: u32| {
+        let (id, node) = (id(job), "n01");
+        let record = |kind, content: &[u8]| {
+            let time = now();
+            StoredRecord::of(&JobRecord { kind, job, generation: 0, node, time, content })
+        };
+        let records = vec![record(Kind::Start, br#"{"user":"ann"}"#), record(Kind::End, b"{}")];
+        let part = JobPart { id, number, records, marks: Vec::new() };
+        let placed = shared.lts.seal(std::slice::from_ref(&part), now()).expect("sealed");
+        let mut entry = shared.lts.entry("s", &part.id).expect("an entry");
+        assert_eq!(entry.parts.last(), Some(&placed[0].part));
+        entry.end = None;
+        let segments = [placed[0].part.segment.clone()];
+        let entries = [entry];
+        let change = Change { entries: &entries, segments: &segments, ..Change::default() };
+        shared.catalogue.apply(&change).expect("applied");
+    };
+    (0..SEGMENTS).for_each(|at| seal(&at.to_string(), 0));
+    let mut chores = Chores::new();
+    chores.run(shared).expect("merged");
+    let (segments, parts, _) = shared.lts.size();
+    assert_eq!((segments, parts), (1, SEGMENTS));
+    let known = shared.catalogue.segments("").expect("read");
+    assert_eq!(known.len(), 1, "{known:?}");
+    for at in 0..SEGMENTS {
+        let entry = jobs.entry(&Caller::Owner, &id(&at.to_string())).expect("read").expect("known");
+        assert_eq!(entry.parts[0].segment, known[0]);
+    }
+
+    // Of a job with parts in two segments, the older part is removed.
+    seal("0", 1);
+    let (_, _, bytes) = shared.lts.size();
+    let limits = Retention { max_age: Duration::MAX, max_bytes: bytes - 1 };
+    chores.follow(shared, shared.lts.retain(&limits, now())).expect("removed");
+    let known = shared.catalogue.segments("").expect("read");
+    let left = jobs.entry(&Caller::Owner, &id("0")).expect("read").expect("its last part is left");
+    assert_eq!(left.parts.iter().map(|part| &part.segment).collect::<Vec<_>>(), [&known[0]]);
+    assert_eq!(jobs.entry(&Caller::Owner, &id("1")).expect("read"), None);
+    assert_eq!(shared.lts.size().0, known.len());
+    let removed = Jobs::numbers(Some(&jobs)).into_iter();
+    let removed = removed.filter(|(metric, _)| metric.name == "removed_parts_total");
+    assert_eq!(removed.map(|(_, count)| count).collect::<Vec<_>>(), [SEGMENTS as u64]);
 }

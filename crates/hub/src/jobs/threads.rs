@@ -11,6 +11,7 @@ use skopos_model::unpoisoned;
 use skopos_store::jobs::catalogue::MAX_CHANGE;
 use skopos_store::jobs::{Change, JobEntry, JobPart, PartRef};
 
+use super::chores::Chores;
 use super::shared::{Shared, described, is_away, now};
 use super::store::OfSite;
 
@@ -37,6 +38,7 @@ const MAX_TOLD: usize = 250;
 const COMMITTING: usize = 0;
 const SEALING: usize = 1;
 const TELLING: usize = 2;
+const CHORES: usize = 3;
 
 /// The threads, until they are dropped.
 #[derive(Debug)]
@@ -93,7 +95,7 @@ fn commit(shared: &Shared) {
 /// Seals the parts that are due, and tells the catalogue about running jobs. Nothing is sealed while the catalogue is away:
 /// records stay in the log, and a full log slows the producers.
 fn seal(shared: &Shared, mut is_behind: bool) {
-    let mut waiting = Waiting::default();
+    let (mut waiting, mut chores) = (Waiting::default(), Chores::new());
     loop {
         if is_behind {
             let caught_up = shared.catch_up();
@@ -110,13 +112,17 @@ fn seal(shared: &Shared, mut is_behind: bool) {
         shared.note(SEALING, sealed);
         let told = shared.tell_running();
         shared.note(TELLING, told);
+        if chores.is_time() {
+            let done = chores.run(shared);
+            shared.note(CHORES, done);
+        }
         if shared.signal.pause(SEAL_EVERY) {
             return;
         }
     }
 }
 
-type AnyError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The parts that wait to be sealed.
 #[derive(Debug, Default)]

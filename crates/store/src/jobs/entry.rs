@@ -79,6 +79,20 @@ impl JobEntry {
         }
     }
 
+    /// Returns true if any record of the job is known.
+    pub fn has_records(&self) -> bool {
+        self.times.is_some()
+    }
+
+    /// Notes the new places of parts.
+    pub fn move_parts(&mut self, moved: &[&PartRef]) {
+        for part in &mut self.parts {
+            if let Some(moved) = moved.iter().find(|moved| moved.number == part.number) {
+                *part = (*moved).clone();
+            }
+        }
+    }
+
     /// Adds a part, which comes after those that the entry has and is sealed at `place`.
     pub fn add_part(&mut self, part: &JobPart, place: &PartRef) {
         part.records.iter().filter_map(StoredRecord::get).for_each(|record| self.add(&record));

@@ -17,7 +17,7 @@ use super::producers::{Producer, Producers, Progress, Slot, description};
 use super::recover::{Recovered, recover};
 use super::unsealed::{UnreadPart, Unsealed};
 use crate::jobs::entry::JobEntry;
-use crate::jobs::part::{JobPart, Mark};
+use crate::jobs::part::{JobPart, Mark, PartRef};
 use crate::log::{Damage, Disk, Error, Level, Lock, LogWriter, OsDisk, io_at};
 
 /// The short-time storage of a site. Only one process at a time can have the intake of a folder.
@@ -339,7 +339,7 @@ impl Intake {
     }
 
     fn check_room(&self, id: &JobId) -> Result<(), Refusal> {
-        if self.logs.bytes() + self.log.length() >= self.limits.max_bytes {
+        if self.log_bytes() >= self.limits.max_bytes {
             return Err(Refusal::Full("its logs have reached their limit"));
         }
         match self.jobs.get(id) {
@@ -493,8 +493,29 @@ impl Intake {
         self.producers.forget(|producer| now.since(producer.seen) >= after);
     }
 
+    /// Notes the new places of parts of a job.
+    pub fn moved(&mut self, id: &JobId, parts: &[&PartRef]) {
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.entry.move_parts(parts);
+            job.sealed.move_parts(parts);
+        }
+    }
+
+    /// Notes the parts of a job that are left; the others were removed.
+    pub fn keep_parts(&mut self, id: &JobId, parts: &[PartRef]) {
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.entry.parts = parts.to_vec();
+            job.sealed.parts = parts.to_vec();
+        }
+    }
+
+    /// Returns the bytes of all logs.
+    pub fn log_bytes(&self) -> u64 {
+        self.logs.bytes() + self.log.length()
+    }
+
     /// Returns the jobs with unsealed records, in the order of their ids.
-    pub fn jobs(&self) -> impl Iterator<Item = (&JobId, &OpenJob)> {
+    pub fn jobs(&self) -> impl ExactSizeIterator<Item = (&JobId, &OpenJob)> {
         self.jobs.iter()
     }
 

@@ -49,6 +49,8 @@ pub struct Changes {
     pub moved: Vec<Placed>,
     /// Parts that do not exist any more.
     pub removed: Vec<Placed>,
+    /// Segments that do not exist any more.
+    pub removed_segments: Vec<String>,
     /// Damaged segments, which were moved aside once their other parts had another place.
     pub damaged: Vec<SegmentDamage>,
     /// Errors of files that cannot be read, written or removed; everything else was done. A later run tries again.
@@ -217,7 +219,8 @@ impl Lts {
                 .extend(segment.parts.iter().map(move |part| Placed::new(&segment.name, part)));
         }
         let is_damaged = |slot| damaged.iter().any(|(of, _)| *of == slot);
-        let (_, removed) = self.remove(slots, is_damaged);
+        let (gone, removed) = self.remove(slots, is_damaged);
+        changes.removed_segments.extend(gone);
         changes.damaged.extend(damaged.into_iter().map(|(_, damage)| damage));
         removed.and_then(|()| self.sync())
     }
@@ -269,7 +272,9 @@ impl Lts {
             match slot {
                 Some(slot) => {
                     let gone = self.segment(slot)?;
-                    self.remove(&[slot], |_| false).1?;
+                    let (names, removed) = self.remove(&[slot], |_| false);
+                    changes.removed_segments.extend(names);
+                    removed?;
                     let parts = gone.iter().flat_map(|segment| {
                         segment.parts().iter().map(move |part| Placed::new(segment.name(), part))
                     });

@@ -237,15 +237,15 @@ impl Lts {
     }
 
     /// Removes segments whose parts other segments have, or that are too old; moves them aside if they are damaged. The
-    /// removal is durable after the next sync of the folder. Returns those that are removed, beside an error.
+    /// removal is durable after the next sync of the folder. Returns the names of those that are removed, beside an error.
     pub(super) fn remove(
         &self,
         slots: &[Slot],
         is_damaged: impl Fn(Slot) -> bool,
-    ) -> (BTreeSet<Slot>, Result<(), Error>) {
+    ) -> (Vec<String>, Result<(), Error>) {
         // The lock is held until the index is right: a reader finds a file or looks again.
         let mut state = self.state();
-        let mut removed = BTreeSet::new();
+        let (mut removed, mut gone) = (BTreeSet::new(), Vec::new());
         let names = slots.iter().filter_map(|slot| Some((*slot, state.segments.get(slot)?)));
         let result = names.map(|(slot, known)| (slot, known.name.file_name())).try_for_each(
             |(slot, name)| {
@@ -258,12 +258,13 @@ impl Lts {
                     }
                 }
                 removed.insert(slot);
+                gone.push(name);
                 Ok(())
             },
         );
         state.forget(&removed);
         state.is_behind |= result.is_err();
-        (removed, result)
+        (gone, result)
     }
 
     pub(super) fn sync(&self) -> Result<(), Error> {
