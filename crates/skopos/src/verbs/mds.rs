@@ -49,12 +49,13 @@ pub(crate) fn run(global: &Global, args: &MdsArgs) -> Result<ExitCode, Failure> 
 }
 
 fn failure(e: MdsError) -> Failure {
+    if let MdsError::NoJobs(_) = e {
+        return Failure::no(e.to_string())
+            .hint("SKOPOS_STATE names the folder that has the folder `jobs`");
+    }
     let failure = Failure::new("the catalogue cannot be worked on").because(&e);
     match e {
         MdsError::Busy(_) => failure.hint("stop the hub first (`skopos hub` or `skopos up`)"),
-        MdsError::NoJobs(_) => {
-            failure.hint("SKOPOS_STATE names the folder that has the folder `jobs`")
-        }
         _ => failure,
     }
 }
@@ -71,7 +72,7 @@ fn rebuild(mds: &Mds, place: &CataloguePlace, out: &mut Out) -> Result<ExitCode,
 
 fn dump(place: &CataloguePlace, out: &mut Out) -> Result<ExitCode, Failure> {
     if !place.exists() {
-        return Err(Failure::new(format!("there is no catalogue in {place}"))
+        return Err(Failure::no(format!("there is no catalogue in {place}"))
             .hint("`skopos mds rebuild` makes it again from the segments"));
     }
     let catalogue = place.open().map_err(|e| failure(e.into()))?;

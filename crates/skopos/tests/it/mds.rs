@@ -50,7 +50,7 @@ fn a_catalogue_is_made_again_compared_and_printed() {
         let _ = std::fs::remove_file(format!("{}{ending}", file.display()));
     }
     let missing = run(dir, &["mds", "dump"]);
-    assert_eq!(missing.code, 2, "{missing:?}");
+    assert_eq!(missing.code, 1, "{missing:?}");
     assert!(missing.stderr.contains("hint: `skopos mds rebuild`"), "{missing:?}");
     let rebuilt = mds(dir, &["rebuild"]);
     assert!(rebuilt.starts_with("made the catalogue again: 2 jobs of "), "{rebuilt}");
@@ -61,7 +61,7 @@ fn a_catalogue_is_made_again_compared_and_printed() {
     );
 
     // A damaged file is no hindrance.
-    std::fs::write(&file, "not a catalogue").expect("written");
+    std::fs::write(&file, "not a catalogue".repeat(500)).expect("written");
     assert_eq!(run(dir, &["mds", "dump"]).code, 2);
     mds(dir, &["rebuild"]);
     assert_eq!(mds(dir, &["dump"]), before);
@@ -98,6 +98,6 @@ fn a_hub_keeps_its_catalogue_in_postgresql() {
 fn without_jobs_the_verb_says_so() {
     let dir = crate::support::runtime_dir();
     let ran = run(dir.path(), &["mds", "rebuild"]);
-    assert_eq!(ran.code, 2, "{ran:?}");
+    assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("there are no jobs in "), "{ran:?}");
 }

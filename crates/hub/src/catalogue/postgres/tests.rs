@@ -174,14 +174,31 @@ fn changes(seed: u64) -> Vec<(Vec<JobKey>, Vec<JobEntry>)> {
     all.collect()
 }
 
-/// Makes changes in their order, each until it is acknowledged; `on_error` restarts the server.
-fn make(catalogue: &dyn Catalogue, seed: u64, mut on_error: impl FnMut(Error)) {
-    for (change, (removed, entries)) in changes(seed).iter().enumerate() {
-        let segments = [format!("segment-{change}")];
+/// Makes changes in their order, each until it is acknowledged; `on_error` gets the number of one that failed.
+fn make(catalogue: &dyn Catalogue, seed: u64, mut on_error: impl FnMut(usize, Error)) {
+    for (number, (removed, entries)) in changes(seed).iter().enumerate() {
+        let segments = [format!("segment-{number}")];
         let change = Change { removed, entries, segments: &segments, removed_segments: &[] };
         while let Err(e) = catalogue.apply(&change) {
-            on_error(e);
+            on_error(number, e);
         }
+    }
+}
+
+/// Waits for the server, and checks that it has the whole of a change or nothing of it.
+fn is_whole_or_missing(catalogue: &dyn Catalogue, number: usize) {
+    let last = (number + 1) * JOBS - 1;
+    loop {
+        let jobs = [number * JOBS, last].map(|job| {
+            let filter = Filter { job: Some(job.to_string()), ..everything() };
+            catalogue.count(&filter).map(|count| count == 1)
+        });
+        if let ([Ok(first), Ok(last)], Ok(segments)) = (jobs, catalogue.segments("")) {
+            let segment = segments.contains(&format!("segment-{number}"));
+            assert!(first == last && last == segment, "change {number} is there in part");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -193,7 +210,7 @@ fn kills_of_the_server_lose_no_acknowledged_change() {
     let seed = number_of("SKOPOS_TEST_SEED", 1);
     let mut random = SplitMix64::new(seed);
     let expected = open(&server.database());
-    make(&*expected, seed, |e| panic!("{e}"));
+    make(&*expected, seed, |_, e| panic!("{e}"));
     let expected = dump(&*expected);
     let mut interrupted = 0;
     for kill in 0..number_of("SKOPOS_TEST_KILLS", KILLS) {
@@ -202,9 +219,9 @@ fn kills_of_the_server_lose_no_acknowledged_change() {
         std::thread::scope(|scope| {
             let making = scope.spawn(|| {
                 let mut failed = 0;
-                make(&catalogue, seed, |_| {
+                make(&catalogue, seed, |number, _| {
                     failed += 1;
-                    std::thread::sleep(Duration::from_millis(5));
+                    is_whole_or_missing(&catalogue, number);
                 });
                 failed
             });
