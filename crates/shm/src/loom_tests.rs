@@ -5,7 +5,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use skopos_model::{Origin, Timestamp};
 
-use crate::clocks::{CLOCKS_HOLD_NS, Clocks};
+use crate::clocks::{BothClocks, CLOCKS_HOLD_NS, Clocks};
 use crate::entry;
 use crate::heap::{Heap, OWNER, at, free_entry};
 use crate::marks;
@@ -364,7 +364,9 @@ fn loom_the_difference_of_the_clocks_is_never_half_of_a_step() {
         let clocks = Arc::new(Clocks::default());
         // The machine runs for `uptime`; its clock is ahead of that by `offset`.
         let check = |clocks: &Clocks, offset: i64, uptime: i64| {
-            let moment = clocks.moment(Timestamp::from_nanos(offset + uptime), || offset);
+            let now = offset + uptime;
+            let read = || BothClocks { now, boottime: uptime };
+            let moment = clocks.moment(Timestamp::from_nanos(now), read);
             assert_eq!(moment.boottime, uptime, "of the other offset");
         };
         check(&clocks, STEP, 5);
