@@ -19,7 +19,7 @@ use zenoh::config::Config;
 /// Longer than each step takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < TIMEOUT, "{what}");
@@ -32,13 +32,13 @@ fn names(node: &str, is_hub: bool) -> Names {
 }
 
 /// A site with an authority, and a hub that follows it.
-struct Site {
+pub(crate) struct Site {
     dir: TempDir,
-    at: String,
+    pub(crate) at: String,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
         let at = format!("tls/127.0.0.1:{}", port.expect("a port").port());
@@ -53,7 +53,7 @@ impl Site {
     }
 
     /// Returns the folder of a node that has joined.
-    fn joined(&self, node: &str) -> PathBuf {
+    pub(crate) fn joined(&self, node: &str) -> PathBuf {
         let hub = Identity::load(&self.dir.path().join("hub")).expect("readable").expect("there");
         let (pkcs8, public) = new_key().expect("a key");
         let issued = self.authority().issue(&names(node, false), &[], public).expect("issued");
@@ -78,21 +78,31 @@ impl Site {
 
     /// A session of Zenoh itself, with the certificate in `folder`.
     fn raw(&self, folder: &Path) -> zenoh::Session {
-        let mut config = Config::default();
-        let file = |name: &str| format!("{:?}", folder.join(name).to_string_lossy());
-        for (key, value) in [
-            ("mode", "\"client\"".to_owned()),
-            ("connect/endpoints", format!("[{:?}]", self.at)),
-            ("scouting/multicast/enabled", "false".to_owned()),
-            ("transport/link/tls/root_ca_certificate", file("authority.pem")),
-            ("transport/link/tls/connect_private_key", file("identity.pem")),
-            ("transport/link/tls/connect_certificate", file("identity.pem")),
-            ("transport/link/tls/enable_mtls", "true".to_owned()),
-        ] {
-            config.insert_json5(key, &value).expect("a setting");
-        }
-        zenoh::open(config).wait().expect("a session")
+        raw(folder, "client", "connect", &self.at)
     }
+
+    /// A session of Zenoh itself that listens, with the certificate of the hub.
+    pub(crate) fn raw_hub(&self) -> zenoh::Session {
+        raw(&self.dir.path().join("hub"), "router", "listen", &self.at)
+    }
+}
+
+/// Opens a session of Zenoh itself that connects to an endpoint or listens there.
+fn raw(folder: &Path, mode: &str, does: &str, at: &str) -> zenoh::Session {
+    let mut config = Config::default();
+    let file = |name: &str| format!("{:?}", folder.join(name).to_string_lossy());
+    for (key, value) in [
+        ("mode", format!("{mode:?}")),
+        (&format!("{does}/endpoints"), format!("[{at:?}]")),
+        ("scouting/multicast/enabled", "false".to_owned()),
+        ("transport/link/tls/root_ca_certificate", file("authority.pem")),
+        (&format!("transport/link/tls/{does}_private_key"), file("identity.pem")),
+        (&format!("transport/link/tls/{does}_certificate"), file("identity.pem")),
+        ("transport/link/tls/enable_mtls", "true".to_owned()),
+    ] {
+        config.insert_json5(key, &value).expect("a setting");
+    }
+    zenoh::open(config).wait().expect("a session")
 }
 
 fn config_of(folder: &Path) -> PlaneConfig {
