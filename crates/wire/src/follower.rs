@@ -52,7 +52,7 @@ impl Follower {
     ) -> Result<Self, Error> {
         let nodes = interest.nodes();
         let site = Site::new(interest);
-        let (inbox, messages) = Inbox::new(site.shared.clone());
+        let (inbox, messages) = Inbox::new(site.shared.clone(), plane.rules.demands());
         let intake = Intake::new(site.clone(), plane.clone(), inbox.clone(), watcher);
         let intake = Arc::new(Mutex::new(intake));
         let direct: Arc<dyn Direct> = intake.clone();

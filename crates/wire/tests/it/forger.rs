@@ -15,6 +15,7 @@ use skopos_wire::{
 use tempfile::TempDir;
 use zenoh::Wait as _;
 use zenoh::config::Config;
+use zenoh::qos::CongestionControl;
 
 /// Longer than each step takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -128,17 +129,22 @@ fn batch(node: &str, sequence: u64, value: u64) -> Batch {
 struct Publisher {
     outlet: Outlet,
     sent: Arc<AtomicU64>,
+    /// Number of its snapshots that were asked for.
+    snapshots: Arc<AtomicU64>,
 }
 
 impl Publisher {
     fn new(plane: &Plane, node: &'static str, incarnation: i64) -> Result<Self, Error> {
         let sent = Arc::new(AtomicU64::new(1));
         let last = sent.clone();
+        let snapshots = Arc::new(AtomicU64::new(0));
+        let asked = snapshots.clone();
         let snapshot = move || {
+            asked.fetch_add(1, Ordering::SeqCst);
             let n = last.load(Ordering::SeqCst);
             vec![batch(node, n, n)]
         };
-        Ok(Self { outlet: plane.announce(node, incarnation, snapshot)?, sent })
+        Ok(Self { outlet: plane.announce(node, incarnation, snapshot)?, sent, snapshots })
     }
 
     fn send(&self, node: &str) {
@@ -277,6 +283,88 @@ fn a_forger_with_a_certificate_of_its_own_changes_nothing() {
     let refreshed = hub.refresh(&topic, Duration::from_secs(2));
     assert!(matches!(refreshed, Err(Error::Refused(_))), "{refreshed:?}");
     assert_eq!(asked_history(&hub), None, "the forger's history");
+}
+
+/// A node floods a hub with messages under the key of another one, some invented and some that the other one sent before.
+#[test]
+fn a_forger_that_floods_under_another_name_takes_no_room_from_it() {
+    let site = Site::new();
+    let hub = site.hub();
+    let follower = Follower::start(&hub).expect("it follows");
+    let forger = site.raw(&site.joined("n02"));
+    let (heard, batches) = std::sync::mpsc::channel();
+    let listening =
+        forger.declare_subscriber("skopos/test/live/cd/n01/1").callback(move |sample| {
+            let tags = sample.attachment().map(|bytes| bytes.to_bytes().into_owned());
+            let _ = heard.send((sample.payload().to_bytes().into_owned(), tags));
+        });
+    let listening = listening.wait().expect("it subscribes");
+    let agent = site.client(&site.joined("n01"));
+    let publisher = Publisher::new(&agent, "n01", 1).expect("announced");
+    until("the snapshot is there", || latest(&follower, "n01") == Some(1));
+    publisher.send("n01");
+    until("its batch is there", || latest(&follower, "n01") == Some(2));
+    let (old, tags) = batches.recv_timeout(TIMEOUT).expect("a batch");
+    listening.undeclare().wait().expect("undeclared");
+
+    let node = follower.site().node("n01").expect("known");
+    // The thread of the follower waits for it, and messages gather.
+    let closed = node.state();
+    let flood = forger.declare_publisher("skopos/test/live/cd/n01/1");
+    let flood = flood.congestion_control(CongestionControl::Block).wait().expect("declared");
+    until("the room of all such messages is full", || {
+        for _ in 0..200 {
+            flood.put(vec![7; 6000]).wait().expect("put");
+            for _ in 0..2 {
+                flood.put(old.clone()).attachment(tags.clone()).wait().expect("put");
+            }
+        }
+        follower.site().failed_messages().overflowed > 0
+    });
+    // Another node hears what the hub has heard: the transport drops what it cannot send at once.
+    let witness = site.raw(&site.joined("n03"));
+    let (heard, batches) = std::sync::mpsc::channel();
+    let hearing = witness.declare_subscriber("skopos/test/live/cd/n01/1").callback(move |sample| {
+        let _ = Batch::decode(&sample.payload().to_bytes()).map(|batch| heard.send(batch.sequence));
+    });
+    let _hearing = hearing.wait().expect("it subscribes");
+    until("the other node hears", || {
+        publisher.send("n01");
+        batches.recv_timeout(Duration::from_millis(10)).is_ok()
+    });
+    for _ in 0..100 {
+        publisher.send("n01");
+        let sent = publisher.sent.load(Ordering::SeqCst);
+        until("its batch has come", || batches.try_iter().any(|sequence| sequence == sent));
+    }
+    drop(closed);
+    let sent = publisher.sent.load(Ordering::SeqCst) as i64;
+    until("all its batches are there", || latest(&follower, "n01") == Some(sent));
+    assert_eq!(node.state().mirror.lost(), 0);
+}
+
+#[test]
+fn invented_batches_do_not_make_a_hub_ask_for_one_snapshot_after_the_other() {
+    /// Silence after which a hub asks again for the snapshot of a node from which batches without a tag come.
+    const SILENCE: Duration = Duration::from_millis(1800);
+    let site = Site::new();
+    let hub = site.hub();
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = site.client(&site.joined("n01"));
+    let publisher = Publisher::new(&agent, "n01", 1).expect("announced");
+    until("the snapshot is there", || latest(&follower, "n01") == Some(1));
+    let forger = site.raw(&site.joined("n02"));
+    let flood = forger.declare_publisher("skopos/test/live/cd/n01/1");
+    let flood = flood.congestion_control(CongestionControl::Block).wait().expect("declared");
+    let begun = Instant::now();
+    until("the invented batches are counted", || {
+        (0..20).for_each(|_| flood.put(vec![7; 60]).wait().expect("put"));
+        publisher.send("n01");
+        follower.site().failed_messages().forged >= 1000
+    });
+    let most = 2 + begun.elapsed().div_duration_f64(SILENCE) as u64;
+    let snapshots = publisher.snapshots.load(Ordering::SeqCst);
+    assert!(snapshots <= most, "{snapshots} snapshots of at most {most}");
 }
 
 #[test]

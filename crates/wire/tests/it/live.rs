@@ -467,15 +467,20 @@ fn an_old_batch_that_is_sent_again_does_not_keep_a_dead_node_alive() {
 fn a_publisher_that_floods_its_followers_takes_no_room_from_others() {
     let (hub, client) = two();
     let follower = Follower::start(&hub).expect("it follows");
+    // Has each message when the session does.
+    let beside = Follower::start(&hub).expect("it follows");
     let planes = [1, 2].map(|_| Plane::open(&client).expect("a session"));
     let flood = Publisher::new(&planes[0], 1).expect("announced");
     let other = Publisher::named(&planes[1], "n02", 1).expect("announced");
-    let latest_of_other = || {
+    let latest_of_other = |follower: &Follower| {
         let node = follower.site().node("n02")?;
         let state = node.state();
         state.mirror.vertices().next()?.recent.last_time().map(|time| time.as_nanos())
     };
-    until("the values are there", || latest(&follower) == Some(0) && latest_of_other() == Some(0));
+    until("the values are there", || {
+        let of_other = [&follower, &beside].map(latest_of_other);
+        latest(&follower) == Some(0) && of_other == [Some(0); 2]
+    });
     let node = follower.site().node("n01").expect("a node");
     // The thread of the follower waits for it, and messages gather.
     let closed = node.state();
@@ -484,16 +489,16 @@ fn a_publisher_that_floods_its_followers_takes_no_room_from_others() {
         follower.site().failed_messages().overflowed > 0
     });
     let dropped = || follower.site().failed_messages().overflowed;
-    (0..100).for_each(|_| {
+    for n in 1..=100 {
         other.send();
         // One after the other: the transport drops what it cannot send at once.
-        std::thread::sleep(Duration::from_millis(2));
-    });
+        until("the other's batch has come", || latest_of_other(&beside) == Some(n));
+    }
     let before = dropped();
     flood.send();
     until("its room is still full", || dropped() > before);
     drop(closed);
-    until("the others' batches are there", || latest_of_other() == Some(100));
+    until("the other's batches are there", || latest_of_other(&follower) == Some(100));
     let node = follower.site().node("n02").expect("a node");
     assert_eq!(node.state().mirror.lost(), 0);
 }
