@@ -199,6 +199,13 @@ impl Inbox {
         self.shared.counts.forged.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a publisher that cannot be followed, because its keys are of another version.
+    pub(crate) fn note_other_version(&self, token: &Sample) {
+        if token.kind() == SampleKind::Put {
+            self.shared.counts.other_versions.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Counts a message that cannot be what its key says.
     pub(crate) fn note_malformed(&self) {
         self.shared.counts.malformed.fetch_add(1, Ordering::Relaxed);

@@ -48,9 +48,11 @@ pub(crate) struct Counts {
     pub(crate) malformed: AtomicU64,
     /// Messages that another node made than they say.
     pub(crate) forged: AtomicU64,
+    /// Publishers whose keys are of another version.
+    pub(crate) other_versions: AtomicU64,
 }
 
-/// Numbers of messages that a follower dropped.
+/// Numbers of messages that a follower dropped, and of publishers that it cannot follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedMessages {
     /// The queue was full.
@@ -59,15 +61,18 @@ pub struct FailedMessages {
     pub malformed: u64,
     /// Their maker is not the node that they name.
     pub forged: u64,
+    /// Publishers that appeared with keys of another version.
+    pub other_versions: u64,
 }
 
 impl FailedMessages {
     /// Returns each number with the metric of its fact, always in the same order.
-    pub fn numbers(&self) -> [(&'static Metric, u64); 3] {
+    pub fn numbers(&self) -> [(&'static Metric, u64); 4] {
         [
             (&self_live::MESSAGES_OVERFLOWED_TOTAL, self.overflowed),
             (&self_live::MESSAGES_MALFORMED_TOTAL, self.malformed),
             (&self_live::MESSAGES_FORGED_TOTAL, self.forged),
+            (&self_live::PUBLISHERS_OF_OTHER_VERSIONS_TOTAL, self.other_versions),
         ]
     }
 }
@@ -256,10 +261,11 @@ impl Site {
 
     /// Returns the number of messages that were dropped, by reason.
     pub fn failed_messages(&self) -> FailedMessages {
-        let Counts { overflowed, malformed, forged } = &self.shared.counts;
-        let [overflowed, malformed, forged] =
-            [overflowed, malformed, forged].map(|count| count.load(Ordering::Relaxed));
-        FailedMessages { overflowed, malformed, forged }
+        let Counts { overflowed, malformed, forged, other_versions } = &self.shared.counts;
+        let [overflowed, malformed, forged, other_versions] =
+            [overflowed, malformed, forged, other_versions]
+                .map(|count| count.load(Ordering::Relaxed));
+        FailedMessages { overflowed, malformed, forged, other_versions }
     }
 
     /// Removes the nodes that have been gone for long, and returns them.

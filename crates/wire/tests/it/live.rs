@@ -131,6 +131,35 @@ fn a_node_starts_publishes_ends_and_starts_again() {
 }
 
 #[test]
+fn a_node_whose_version_has_other_keys_is_counted() {
+    let (hub, client) = two();
+    let mut config = zenoh::Config::default();
+    for (key, value) in [
+        ("mode", "\"client\"".to_owned()),
+        ("connect/endpoints", format!("[{:?}]", client.connect[0])),
+        ("scouting/multicast/enabled", "false".to_owned()),
+    ] {
+        config.insert_json5(key, &value).expect("a setting");
+    }
+    let other = zenoh::open(config).wait().expect("a session");
+    let token = |key: &str| other.liveliness().declare_token(key).wait().expect("declared");
+    // The first version had no hash of the name.
+    let early = token("skopos/test/alive/n09/1");
+    let follower = Follower::start(&hub).expect("it follows");
+    let others = || follower.site().failed_messages().other_versions;
+    until("one that was there before is counted", || others() == 1);
+    let late = token("skopos/test/alive/cd/n01/1/further");
+    until("one that comes later is counted", || others() == 2);
+    let agent = Plane::open(&client).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    until("a node of this version is there", || latest(&follower) == Some(0));
+    publisher.outlet.close();
+    drop((early, late));
+    until("it is gone", || !is_alive(&follower));
+    assert_eq!((others(), follower.site().failed_messages().malformed), (2, 0));
+}
+
+#[test]
 fn the_second_of_two_nodes_with_one_name_gives_way() {
     let (hub, client) = configs();
     // A client cannot start without the hub.
