@@ -91,9 +91,9 @@ impl Message {
 
 /// A share of the queue.
 enum Share<'a> {
-    /// That of a publisher.
+    /// The room of a publisher.
     Publisher(&'a str),
-    /// That of all messages that do not prove their publisher.
+    /// The room of all messages that do not prove their publisher.
     Unproven,
     /// The whole queue, for messages that this program asked for.
     Whole,
