@@ -19,6 +19,7 @@ mod schema;
 mod sources;
 mod topics;
 mod unsafe_homes;
+mod vendored;
 
 use std::io::{self, Write};
 use std::panic::resume_unwind;
@@ -64,6 +65,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("length", |r| length::check(&r.tree)),
     ("schema", |r| schema::check(&r.tree)),
     ("manifests", |r| manifests::check(&r.tree)),
+    ("vendored", |r| vendored::check(&r.tree)),
     ("places", |r| places::check(&r.tree)),
     ("results", |r| results::check(&r.tree)),
     ("changelog", |r| changelog::check(&r.tree)),

@@ -50,15 +50,21 @@ impl TextFile {
     }
 }
 
+/// The folder of copies of other projects' libraries. Their code keeps the style of its authors.
+pub(crate) const VENDORED: &str = "vendor/";
+
 /// All text files that git tracks or would track after `git add`.
 pub(crate) struct Tree {
     pub(crate) files: Vec<TextFile>,
+    /// The paths of files below [`VENDORED`], which are not in `files`.
+    pub(crate) vendored: Vec<String>,
 }
 
 impl Tree {
     /// Reads the tree at `root`, without the files that are not UTF-8.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
-        let paths = list(root)?;
+        let (vendored, paths): (Vec<_>, Vec<_>) =
+            list(root)?.into_iter().partition(|path| path.starts_with(VENDORED));
         let parts = std::thread::available_parallelism().map_or(1, usize::from);
         // Each thread takes every n-th file, because files of one folder are alike in length.
         let read = &|start: usize| -> io::Result<Vec<TextFile>> {
@@ -77,12 +83,13 @@ impl Tree {
             io::Result::Ok(())
         })?;
         files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { files })
+        Ok(Self { files, vendored })
     }
 
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
-        Self { files: files.iter().map(|(path, text)| TextFile::new(path, text)).collect() }
+        let files = files.iter().map(|(path, text)| TextFile::new(path, text)).collect();
+        Self { files, vendored: Vec::new() }
     }
 
     pub(crate) fn file(&self, path: &str) -> Option<&TextFile> {

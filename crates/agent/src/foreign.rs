@@ -34,7 +34,8 @@ struct Fact {
     vertex: Vertex,
     /// `None` if the agent itself has a vertex of this topic.
     followed: Option<TrackedFact>,
-    checked_at: Timestamp,
+    /// The reading that insights have. Its times may stand still after a step back of the clock, while values change.
+    last: Option<Reading>,
 }
 
 impl Foreign {
@@ -55,7 +56,7 @@ impl Foreign {
         self.left_out
     }
 
-    /// Passes every value that was checked since the last call to the insights.
+    /// Passes every value that was published or checked since the last call to the insights.
     pub(crate) fn look(&mut self, insights: &mut Insights, publisher: &Publisher, now: Duration) {
         let Some(host) = &mut self.host else { return };
         // A publisher that died is noticed at once, not at the next search.
@@ -71,17 +72,17 @@ impl Foreign {
         for fact in self.facts.values_mut() {
             let Some(followed) = &fact.followed else { continue };
             let Ok(reading) = fact.vertex.latest() else { continue };
-            let Reading { sample, checked_at, .. } = reading;
-            if checked_at <= fact.checked_at {
+            if fact.last.as_ref() == Some(&reading) {
                 continue;
             }
+            let (time, sample) = (polled_at(&reading), &reading.sample);
             match sample.origin {
-                Origin::Measured => insights.set(followed, checked_at, &sample.value),
-                Origin::Unknown => insights.set_unknown(followed, checked_at, why_unknown(&sample)),
+                Origin::Measured => insights.set(followed, time, &sample.value),
+                Origin::Unknown => insights.set_unknown(followed, time, why_unknown(sample)),
                 // Insights are not computed from predictions.
                 Origin::Predicted { .. } => continue,
             }
-            fact.checked_at = checked_at;
+            fact.last = Some(reading);
         }
     }
 
@@ -110,8 +111,18 @@ impl Foreign {
             }
             let info = vertex.info();
             let followed = insights.follow(topic.clone(), info.unit, info.kind, publisher);
-            self.facts.insert(topic, Fact { vertex, followed, checked_at: Timestamp::default() });
+            self.facts.insert(topic, Fact { vertex, followed, last: None });
         }
+    }
+}
+
+/// Returns the time of the last poll by the present clock. A time that has not come yet is one of before the clock was set
+/// back: a value with it would look fresh until the clock has caught up.
+fn polled_at(reading: &Reading) -> Timestamp {
+    let now = skopos_shm::now();
+    match reading.checked_at > now {
+        true => now.saturating_sub(reading.age()),
+        false => reading.checked_at,
     }
 }
 

@@ -4,6 +4,9 @@
 //! Three words in the memory of the publisher: the difference, the time for which it was read, and a sequence number,
 //! which is odd while a thread changes the other two. A thread that finds them half changed reads the clocks itself, so
 //! no thread ever waits for another one.
+//!
+//! A publisher also publishes values that are older than its last one, as an insight of an old input. Such a time looks like
+//! that of a clock that was set back. The clock tells them apart: after it was set back, the new times are near to it.
 
 use skopos_model::Timestamp;
 
@@ -25,6 +28,15 @@ pub(crate) struct Clocks {
 /// by at most so much.
 pub(crate) const CLOCKS_HOLD_NS: u64 = 1_000_000_000;
 
+/// Both clocks, read one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BothClocks {
+    /// UNIX time, ns.
+    pub(crate) now: i64,
+    /// `CLOCK_BOOTTIME`, ns.
+    pub(crate) boottime: i64,
+}
+
 impl Default for Clocks {
     fn default() -> Self {
         Self { sequence: AtomicU32::new(0), offset: AtomicI64::new(0), since: AtomicI64::new(0) }
@@ -32,9 +44,9 @@ impl Default for Clocks {
 }
 
 impl Clocks {
-    /// Returns the moment of `time` on both clocks; `read` returns UNIX time minus `CLOCK_BOOTTIME`.
+    /// Returns the moment of `time` on both clocks; `read` reads them.
     #[inline]
-    pub(crate) fn moment(&self, time: Timestamp, read: impl FnOnce() -> i64) -> Moment {
+    pub(crate) fn moment(&self, time: Timestamp, read: impl FnOnce() -> BothClocks) -> Moment {
         let time = time.as_nanos();
         let offset = match self.kept(time) {
             Some(offset) => offset,
@@ -60,9 +72,11 @@ impl Clocks {
         (is_whole && holds).then_some(offset)
     }
 
-    /// Keeps `offset`, which was read for `time`, unless another thread is keeping one at this moment.
+    /// Returns the difference of clocks that were read for `time`, and keeps it for later times, unless another thread is
+    /// keeping one at this moment.
     #[cold]
-    fn renewed(&self, time: i64, offset: i64) -> i64 {
+    fn renewed(&self, time: i64, clocks: BothClocks) -> i64 {
+        let offset = clocks.now.wrapping_sub(clocks.boottime);
         let before = self.sequence.load(Ordering::Relaxed);
         let is_free = before.is_multiple_of(2)
             // SYNC: Acquire pairs with the Release store below, by the thread before.
@@ -73,15 +87,24 @@ impl Clocks {
                 Ordering::Relaxed,
             ).is_ok();
         if is_free {
-            // SYNC: pairs with the Acquire fence in `kept`: a thread that sees any of the stores below sees the odd
-            // number, or a later one, when it looks again.
-            fence(Ordering::Release);
-            self.offset.store(offset, Ordering::Relaxed);
-            self.since.store(time, Ordering::Relaxed);
+            if self.is_better(time, clocks.now) {
+                // SYNC: pairs with the Acquire fence in `kept`: a thread that sees any of the stores below sees the
+                // odd number, or a later one, when it looks again.
+                fence(Ordering::Release);
+                self.offset.store(offset, Ordering::Relaxed);
+                self.since.store(time, Ordering::Relaxed);
+            }
             // SYNC: pairs with the Acquire load in `kept`.
             self.sequence.store(before.wrapping_add(2), Ordering::Release);
         }
         offset
+    }
+
+    /// Returns true if a difference for `time` serves later publishes better than the kept one does: the time is later, or
+    /// nearer to `now`, as after the clock was set back. Only for the thread that made the sequence number odd.
+    fn is_better(&self, time: i64, now: i64) -> bool {
+        let since = self.since.load(Ordering::Relaxed);
+        time >= since || now.abs_diff(time) < now.abs_diff(since)
     }
 }
 
@@ -97,7 +120,7 @@ mod tests {
         let clocks = Clocks::default();
         let moment = |offset: i64, uptime: i64| {
             let at = Timestamp::from_nanos(offset + uptime);
-            clocks.moment(at, || offset).boottime
+            clocks.moment(at, || BothClocks { now: offset + uptime, boottime: uptime }).boottime
         };
         let right = 1_700_000_000 * SECOND;
         assert_eq!(moment(right, 5 * SECOND), 5 * SECOND);
@@ -112,19 +135,43 @@ mod tests {
         assert_eq!(moment(right, 0), 1);
     }
 
+    /// A time, relative to the first one: that of a publish, and that of the clock; and the number of reads until then.
+    type Publish = (i64, i64, u32);
+
+    fn check_reads(publishes: &[Publish]) {
+        const START: i64 = 1_700_000_000_000_000_000;
+        let (clocks, reads) = (Clocks::default(), std::cell::Cell::new(0));
+        for (at, now, expected) in publishes {
+            clocks.moment(Timestamp::from_nanos(START + at), || {
+                reads.set(reads.get() + 1);
+                BothClocks { now: START + now, boottime: now + 1000 }
+            });
+            assert_eq!(reads.get(), *expected, "{at} at {now}");
+        }
+    }
+
     /// The clocks are read once in the time for which their difference holds.
     #[test]
     fn the_clocks_are_read_again_only_when_their_difference_is_old() {
-        let clocks = Clocks::default();
-        let reads = std::cell::Cell::new(0);
-        let start = 1_700_000_000_000_000_000;
-        for (later, expected) in [(0, 1), (1, 1), (CLOCKS_HOLD_NS - 1, 1), (CLOCKS_HOLD_NS, 2)] {
-            let at = Timestamp::from_nanos(start + later.cast_signed());
-            clocks.moment(at, || {
-                reads.set(reads.get() + 1);
-                start
-            });
-            assert_eq!(reads.get(), expected, "{later}");
-        }
+        const HOLD: i64 = CLOCKS_HOLD_NS.cast_signed();
+        check_reads(&[(0, 0, 1), (1, 1, 1), (HOLD - 1, HOLD - 1, 1), (HOLD, HOLD, 2)]);
+        // Times of a recording.
+        check_reads(&[(-900 * HOLD, 0, 1), (-900 * HOLD + 1, 1, 1), (-899 * HOLD, 2, 2)]);
+    }
+
+    #[test]
+    fn a_publish_with_another_time_leaves_the_difference_to_the_others() {
+        const MINUTE: i64 = 60_000_000_000;
+        check_reads(&[
+            (0, 0, 1),
+            (-MINUTE, 1, 2),
+            (2, 2, 2),
+            (-MINUTE, 3, 3),
+            (4, 4, 3),
+            // A time that has not come yet costs the next one a read, and not all others.
+            (MINUTE, 5, 4),
+            (6, 6, 5),
+            (7, 7, 5),
+        ]);
     }
 }

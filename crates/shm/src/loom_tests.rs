@@ -5,7 +5,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use skopos_model::{Origin, Timestamp};
 
-use crate::clocks::{CLOCKS_HOLD_NS, Clocks};
+use crate::clocks::{BothClocks, CLOCKS_HOLD_NS, Clocks};
 use crate::entry;
 use crate::heap::{Heap, OWNER, at, free_entry};
 use crate::marks;
@@ -355,26 +355,51 @@ fn loom_a_directory_entry_is_read_whole() {
     });
 }
 
+/// A step of the clock in the tests of `Clocks`, ns: many times longer than a difference holds.
+const STEP: i64 = 100 * CLOCKS_HOLD_NS as i64;
+
+/// Asks for a moment of a machine that runs for `uptime`; its clock is ahead of that by `offset`.
+fn check_moment(clocks: &Clocks, offset: i64, uptime: i64) {
+    let now = offset + uptime;
+    let read = || BothClocks { now, boottime: uptime };
+    let moment = clocks.moment(Timestamp::from_nanos(now), read);
+    assert_eq!(moment.boottime, uptime, "of the other offset");
+}
+
 /// A thread that reads the difference of the clocks while another thread keeps a new one, after the clock stepped, gets
 /// a moment by the clock that never steps.
+///
+/// The later time is that of the spawned thread: half of a change is the old difference with the new time, which holds for
+/// a later time alone, and loom lets a spawned thread run between the steps of this one, not the other way round. With
+/// the times swapped the test passed without any fence.
 #[test]
 fn loom_the_difference_of_the_clocks_is_never_half_of_a_step() {
     explore(3, || {
-        const STEP: i64 = 100 * CLOCKS_HOLD_NS as i64;
         let clocks = Arc::new(Clocks::default());
-        // The machine runs for `uptime`; its clock is ahead of that by `offset`.
-        let check = |clocks: &Clocks, offset: i64, uptime: i64| {
-            let moment = clocks.moment(Timestamp::from_nanos(offset + uptime), || offset);
-            assert_eq!(moment.boottime, uptime, "of the other offset");
-        };
-        check(&clocks, STEP, 5);
+        check_moment(&clocks, STEP, 5);
         let other = {
             let clocks = Arc::clone(&clocks);
-            thread::spawn(move || check(&clocks, 2 * STEP, 6))
+            thread::spawn(move || check_moment(&clocks, 2 * STEP, 7))
         };
-        check(&clocks, 2 * STEP, 7);
+        check_moment(&clocks, 2 * STEP, 6);
         other.join().unwrap();
-        check(&clocks, 2 * STEP, 8);
+        check_moment(&clocks, 2 * STEP, 8);
+    });
+}
+
+/// Two threads that keep the differences of two steps keep one of both whole.
+#[test]
+fn loom_two_steps_of_the_clock_do_not_mix() {
+    explore(3, || {
+        let clocks = Arc::new(Clocks::default());
+        let other = {
+            let clocks = Arc::clone(&clocks);
+            thread::spawn(move || check_moment(&clocks, STEP, 6))
+        };
+        check_moment(&clocks, 2 * STEP, 7);
+        other.join().unwrap();
+        check_moment(&clocks, STEP, 8);
+        check_moment(&clocks, 2 * STEP, 9);
     });
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use skopos_model::{MAX_STRUCTURED_BYTES, Timestamp, Topic, ValueType, unpoisoned};
 
-use crate::clocks::Clocks;
+use crate::clocks::{BothClocks, Clocks};
 use crate::entry::{self, Registered};
 use crate::error::Error;
 use crate::flags::Flags;
@@ -41,10 +41,10 @@ pub(crate) struct OwnSegment {
     registry: Mutex<Registry>,
 }
 
-/// Reads both clocks and returns their difference.
+/// Reads both clocks.
 #[cold]
-fn difference() -> i64 {
-    sys::now().as_nanos().wrapping_sub(sys::boottime().cast_signed())
+fn read_clocks() -> BothClocks {
+    BothClocks { now: sys::now().as_nanos(), boottime: sys::boottime().cast_signed() }
 }
 
 /// The publisher's record of entries and memory. Only used to register and unregister.
@@ -85,7 +85,7 @@ impl OwnSegment {
     /// Returns the moment of `time` on both clocks.
     #[inline]
     pub(crate) fn moment(&self, time: Timestamp) -> Moment {
-        self.clocks.moment(time, difference)
+        self.clocks.moment(time, read_clocks)
     }
 
     /// Returns the vertex at `place`, for a writer to keep.

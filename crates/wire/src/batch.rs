@@ -285,6 +285,13 @@ impl Batch {
         parts
     }
 
+    /// Returns the number of a batch; `None` if the bytes do not begin as one.
+    pub(crate) fn sequence_of(bytes: &[u8]) -> Option<u64> {
+        let mut reader = MessageReader::new(bytes);
+        reader.magic(MAGIC).ok()?;
+        reader.varint().ok()
+    }
+
     /// Reads a message.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ impl Follower {
     ) -> Result<Self, Error> {
         let nodes = interest.nodes();
         let site = Site::new(interest);
-        let (inbox, messages) = Inbox::new(site.shared.clone());
+        let (inbox, messages) = Inbox::new(site.shared.clone(), plane.rules.demands());
         let intake = Intake::new(site.clone(), plane.clone(), inbox.clone(), watcher);
         let intake = Arc::new(Mutex::new(intake));
         let direct: Arc<dyn Direct> = intake.clone();
@@ -68,6 +68,7 @@ impl Follower {
         for node in nodes {
             follower.subscribe(node.as_str(), &direct).map_err(|e| Error::plane(&e))?;
         }
+        follower.count_other_versions().map_err(|e| Error::plane(&e))?;
         follower.serve_known_names().map_err(|e| Error::plane(&e))?;
         Ok(follower)
     }
@@ -105,6 +106,17 @@ impl Follower {
             }
         });
         self._known = Some(known.wait()?);
+        Ok(())
+    }
+
+    /// Counts publishers that it cannot follow, because their keys are of another version.
+    fn count_other_versions(&mut self) -> Result<(), zenoh::Error> {
+        for key in keys::of_other_versions(&self.plane.site) {
+            let (inbox, liveliness) = (self.inbox.clone(), self.plane.session.liveliness());
+            let tokens = liveliness.declare_subscriber(key).history(true);
+            let tokens = tokens.callback(move |token| inbox.note_other_version(&token));
+            self._subscribers.push(tokens.wait()?);
+        }
         Ok(())
     }
 

@@ -19,6 +19,7 @@ use crate::arrived::Snapshot;
 use crate::batch::{Batch, MAX_BATCH_BYTES};
 use crate::clock::wall;
 use crate::keys;
+use crate::maker::Maker;
 use crate::site::{Node, Shared};
 use crate::trust::{self, MAX_TAGS_BYTES};
 
@@ -27,11 +28,12 @@ use crate::trust::{self, MAX_TAGS_BYTES};
 const MAX_QUEUED_BYTES: usize = 256 << 20;
 
 /// The most bytes of one publisher's messages among them: the descriptions of all topics that a publisher can have, or a
-/// second of the most batches that it sends. The name is that of the key, before any proof: see the page about the live plane.
+/// second of the most batches that it sends.
 const MAX_BYTES_OF_PUBLISHER: usize = 4 << 20;
 
-/// The most bytes of the messages of all publishers among them that the follower does not know: names can be invented.
-const MAX_BYTES_OF_UNKNOWN: usize = 32 << 20;
+/// The most bytes of messages among them that do not prove their publisher, and of publishers that the follower does not know:
+/// names can be invented.
+const MAX_BYTES_OF_UNPROVEN: usize = 32 << 20;
 
 /// The bytes that a message counts beside its content: its place in the queue, its names, and what memory management adds.
 const LEAST_BYTES: usize = 512;
@@ -46,7 +48,7 @@ pub(crate) enum Message {
     /// A publisher whose mirror needs a snapshot.
     Incomplete { node: String, incarnation: i64 },
     /// Bytes that cannot be a batch, because they are too many. They are dropped.
-    TooLong { node: String, incarnation: i64 },
+    TooLong { node: String, incarnation: i64, maker: Maker },
     /// Publishers have appeared or disappeared: see [`Inbox::presence`].
     Presence,
     /// A complete snapshot.
@@ -73,15 +75,28 @@ impl Message {
         LEAST_BYTES + content
     }
 
-    /// Returns the publisher whose room the message takes; `None` if this program asked for the message.
-    fn publisher(&self) -> Option<&str> {
+    /// Returns the share of the queue that the message takes.
+    fn share(&self) -> Share<'_> {
         match self {
-            Self::Batch(Arrived { node, .. })
+            Self::Batch(Arrived { node, maker: Maker::Publisher, .. })
             | Self::Incomplete { node, .. }
-            | Self::TooLong { node, .. } => Some(node),
-            Self::Presence | Self::Snapshot(_) | Self::Refreshed { .. } | Self::Stop => None,
+            | Self::TooLong { node, maker: Maker::Publisher, .. } => Share::Publisher(node),
+            Self::Batch(_) | Self::TooLong { .. } => Share::Unproven,
+            Self::Presence | Self::Snapshot(_) | Self::Refreshed { .. } | Self::Stop => {
+                Share::Whole
+            }
         }
     }
+}
+
+/// A share of the queue.
+enum Share<'a> {
+    /// The room of a publisher.
+    Publisher(&'a str),
+    /// The room of all messages that do not prove their publisher.
+    Unproven,
+    /// The whole queue, for messages that this program asked for.
+    Whole,
 }
 
 /// A message in the queue. Its room is free again when it is dropped.
@@ -100,7 +115,7 @@ struct Room {
 enum Taken {
     /// Of a publisher that the follower knows.
     Node(Arc<Node>),
-    /// Of the whole queue, or of all publishers that the follower does not know.
+    /// Of the whole queue, or of all messages that do not prove their publisher.
     Shared(Arc<AtomicUsize>),
 }
 
@@ -134,6 +149,7 @@ pub(crate) struct Arrived {
     pub(crate) node: String,
     pub(crate) incarnation: i64,
     pub(crate) message: trust::Message,
+    pub(crate) maker: Maker,
     pub(crate) received_at: Timestamp,
 }
 
@@ -149,8 +165,8 @@ pub(crate) struct Inbox {
     queue: Sender<Queued>,
     /// Bytes of all messages in the queue.
     bytes: Arc<AtomicUsize>,
-    /// Bytes of the messages of unknown publishers among them.
-    bytes_of_unknown: Arc<AtomicUsize>,
+    /// Bytes of the messages among them that do not prove their publisher, and of unknown publishers.
+    bytes_of_unproven: Arc<AtomicUsize>,
     /// Number of messages in the queue, and of those that the thread works on.
     unfinished: Arc<AtomicUsize>,
     /// Publishers by name and incarnation, and whether they are present.
@@ -158,19 +174,22 @@ pub(crate) struct Inbox {
     /// True while a message in the queue says that there are notes.
     is_announced: Arc<AtomicBool>,
     shared: Arc<Shared>,
+    /// True if messages must prove their makers.
+    demands: bool,
 }
 
 impl Inbox {
-    pub(crate) fn new(shared: Arc<Shared>) -> (Self, Receiver<Queued>) {
+    pub(crate) fn new(shared: Arc<Shared>, demands: bool) -> (Self, Receiver<Queued>) {
         let (queue, messages) = channel();
         let inbox = Self {
             queue,
             bytes: Arc::default(),
-            bytes_of_unknown: Arc::default(),
+            bytes_of_unproven: Arc::default(),
             unfinished: Arc::default(),
             noted: Arc::default(),
             is_announced: Arc::default(),
             shared,
+            demands,
         };
         (inbox, messages)
     }
@@ -178,6 +197,13 @@ impl Inbox {
     /// Counts a message that another node made than it says.
     pub(crate) fn note_forged(&self) {
         self.shared.counts.forged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a publisher that cannot be followed, because its keys are of another version.
+    pub(crate) fn note_other_version(&self, token: &Sample) {
+        if token.kind() == SampleKind::Put {
+            self.shared.counts.other_versions.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Counts a message that cannot be what its key says.
@@ -201,21 +227,23 @@ impl Inbox {
         is_put
     }
 
-    /// Takes room for a message in the queue, and in the share of its publisher.
+    /// Takes room for a message in the queue, and in its share of it.
     fn rooms(&self, message: &Message) -> Option<[Option<Room>; 2]> {
         let bytes = message.bytes();
-        let own = match message.publisher() {
-            None => None,
-            Some(name) => Some(match self.shared.node(name) {
-                Some(node) => Room::take(bytes, Taken::Node(node), MAX_BYTES_OF_PUBLISHER)?,
-                None => {
-                    let unknown = Taken::Shared(self.bytes_of_unknown.clone());
-                    Room::take(bytes, unknown, MAX_BYTES_OF_UNKNOWN)?
-                }
-            }),
+        let publisher = match message.share() {
+            Share::Publisher(name) => self.shared.node(name),
+            Share::Unproven | Share::Whole => None,
+        };
+        let share = match (publisher, message.share()) {
+            (Some(node), _) => Some(Room::take(bytes, Taken::Node(node), MAX_BYTES_OF_PUBLISHER)?),
+            (None, Share::Whole) => None,
+            (None, Share::Publisher(_) | Share::Unproven) => {
+                let unproven = Taken::Shared(self.bytes_of_unproven.clone());
+                Some(Room::take(bytes, unproven, MAX_BYTES_OF_UNPROVEN)?)
+            }
         };
         let all = Room::take(bytes, Taken::Shared(self.bytes.clone()), MAX_QUEUED_BYTES)?;
-        Some([own, Some(all)])
+        Some([share, Some(all)])
     }
 
     /// Notes that the thread has applied a message.
@@ -242,10 +270,15 @@ impl Inbox {
         let Some((node, incarnation)) = other_publisher(shared, sample) else { return };
         let tags = sample.attachment().map_or(0, ZBytes::len);
         let message = if sample.payload().len() > MAX_BATCH_BYTES || tags > MAX_TAGS_BYTES {
-            Message::TooLong { node, incarnation }
+            let maker = if self.demands { Maker::Unproven } else { Maker::Publisher };
+            Message::TooLong { node, incarnation, maker }
         } else {
             let (message, received_at) = (trust::Message::from(sample), wall());
-            match direct.apply(Arrived { node, incarnation, message, received_at }) {
+            let maker = self.maker(&node, incarnation, &message);
+            if maker == Maker::Forged {
+                return self.note_forged();
+            }
+            match direct.apply(Arrived { node, incarnation, message, maker, received_at }) {
                 Ok(()) => return,
                 Err(arrived) => Message::Batch(arrived),
             }
@@ -253,6 +286,14 @@ impl Inbox {
         if !self.put(message) {
             shared.counts.overflowed.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the maker of a batch. Without proofs, all sessions are of one user.
+    fn maker(&self, node: &str, incarnation: i64, message: &trust::Message) -> Maker {
+        if !self.demands {
+            return Maker::Publisher;
+        }
+        self.shared.node(node).map_or(Maker::Unproven, |node| node.maker(incarnation, message))
     }
 
     /// Notes that a publisher appeared or disappeared.
@@ -308,7 +349,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_too_many_for_a_batch_stay_out_of_the_queue() {
-        let (inbox, messages) = Inbox::new(Arc::default());
+        let (inbox, messages) = Inbox::new(Arc::default(), false);
         let put = |payload: usize, tags: usize| {
             let key = KeyExpr::new("skopos/test/live/cd/n01/1").expect("a key");
             let sample = SampleBuilder::put(key, vec![0u8; payload]);

@@ -22,12 +22,13 @@ use crate::clock::wall;
 use crate::error::Error;
 use crate::inbox::{Arrived, Direct, Inbox, Message, Queued};
 use crate::keys;
+use crate::maker::Maker;
 use crate::mirror::BatchOutcome;
 use crate::plane::Plane;
 use crate::requested::{Decision, Requested, SNAPSHOT_TIMEOUT, Standing};
 use crate::site::{NodeState, NodeWatcher, Site};
 use crate::snapshot::SnapshotParts;
-use crate::trust::{self, Exchange, Tagged};
+use crate::trust::Exchange;
 
 /// Time between two looks for nodes that are long gone, and for requests without an answer.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -44,7 +45,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(100);
 /// messages in the queue are left out.
 const LOOK_AT_LATEST: Duration = Duration::from_millis(200);
 
-/// Silence after which a publisher counts as gone although messages with its name are in the queue: they may be forged.
+/// Silence after which a publisher counts as gone although messages of it are in the queue: it may have died long ago.
 const LONG_SILENCE: Duration = Duration::from_secs(9);
 
 /// Delay after which a look for silent publishers is put off: this program stood still, and messages wait in its sockets.
@@ -87,13 +88,6 @@ impl<W: NodeWatcher> Direct for Mutex<Intake<W>> {
     }
 }
 
-/// Checks the tag of a batch that this publisher may have made.
-fn tagged(state: &NodeState, incarnation: i64, message: &trust::Message) -> Tagged {
-    let session = state.session.as_ref().filter(|_| state.incarnation == incarnation);
-    let tags = message.proof.as_deref().unwrap_or_default();
-    session.map_or(Tagged::Absent, |one| one.check(&message.key, &message.payload, tags))
-}
-
 /// Takes in the messages of a site.
 pub(crate) struct Intake<W> {
     site: Site,
@@ -117,14 +111,18 @@ impl<W: NodeWatcher> Intake<W> {
         let is_quiet = message.is_none();
         message.into_iter().for_each(|message| self.take(message));
         self.presence();
-        let now = Instant::now();
+        self.look_around(Instant::now(), is_quiet);
+    }
+
+    /// Looks for silent publishers and for nodes that are long gone, if that is due.
+    fn look_around(&mut self, now: Instant, is_quiet: bool) {
         let delay = now.checked_duration_since(self.look_at);
         if let Some(delay) = delay.filter(|delay| is_quiet || *delay >= LOOK_AT_LATEST) {
             let is_late = delay > LATE;
-            let pause = if is_late { SILENCE } else { self.find_silent() };
+            let pause = if is_late { SILENCE } else { self.find_silent(now) };
             self.look_at = now + pause.clamp(LEAST_PAUSE, SILENCE);
         }
-        if self.looked_at.elapsed() >= LOOK_EVERY {
+        if now.saturating_duration_since(self.looked_at) >= LOOK_EVERY {
             self.looked_at = now;
             self.look();
         }
@@ -135,7 +133,7 @@ impl<W: NodeWatcher> Intake<W> {
             Message::Stop | Message::Presence => {}
             Message::Batch(arrived) => self.batch(&arrived),
             Message::Incomplete { node, incarnation } => self.request_snapshot(&node, incarnation),
-            Message::TooLong { node, incarnation } => self.too_long(&node, incarnation),
+            Message::TooLong { node, incarnation, .. } => self.too_long(&node, incarnation),
             Message::Snapshot(snapshot) => self.snapshot(snapshot),
             Message::Refreshed { node, batch, done } => {
                 let is_known = self
@@ -186,7 +184,7 @@ impl<W: NodeWatcher> Intake<W> {
     }
 
     /// Finds publishers that are silent although their tokens are there. Returns the time until the next one may be.
-    fn find_silent(&mut self) -> Duration {
+    fn find_silent(&mut self, now: Instant) -> Duration {
         let mut left = SILENCE;
         for node in self.site.nodes() {
             let mut state = node.state();
@@ -194,7 +192,7 @@ impl<W: NodeWatcher> Intake<W> {
             // A publisher is not silent while its message may be in the queue.
             let has_queued = node.queued_bytes().load(Ordering::Relaxed) > 0;
             let most = if has_queued { LONG_SILENCE } else { SILENCE };
-            let left_of_node = most.saturating_sub(heard.elapsed());
+            let left_of_node = most.saturating_sub(now.saturating_duration_since(heard));
             left = left.min(if left_of_node.is_zero() { SILENCE } else { left_of_node });
             if left_of_node.is_zero() && state.fell_silent(&mut self.watcher) {
                 self.watcher.node(node.name(), &state);
@@ -220,14 +218,13 @@ impl<W: NodeWatcher> Intake<W> {
 
     /// Applies a batch without waiting. Returns false, and changes nothing, if more than the mirror has to change.
     fn apply(&mut self, arrived: &Arrived) -> bool {
-        let Arrived { node: name, incarnation, message, received_at } = arrived;
+        let Arrived { node: name, incarnation, message, maker, received_at } = arrived;
         let Some(node) = self.site.node(name) else { return false };
         let Some(mut state) = node.try_state() else { return false };
         let is_usual = state.is_alive
             && state.incarnation == *incarnation
             && state.mirror.is_complete()
-            && (!self.plane.rules.demands()
-                || tagged(&state, *incarnation, message) == Tagged::Genuine);
+            && maker.is_publisher();
         if !is_usual {
             return false;
         }
@@ -260,9 +257,9 @@ impl<W: NodeWatcher> Intake<W> {
     }
 
     fn batch(&mut self, arrived: &Arrived) {
-        let Arrived { node: name, incarnation, message, received_at } = arrived;
+        let Arrived { node: name, incarnation, message, received_at, .. } = arrived;
         let incarnation = *incarnation;
-        if self.plane.rules.demands() && !self.is_genuine(name, incarnation, message) {
+        if !self.is_genuine(arrived) {
             return;
         }
         let Some(node) = self.site.find_or_add(name, incarnation) else { return };
@@ -290,19 +287,34 @@ impl<W: NodeWatcher> Intake<W> {
 
     /// Returns true if the publisher of this name made a batch. A publisher that is not known well enough is asked for a
     /// snapshot.
-    fn is_genuine(&mut self, name: &str, incarnation: i64, message: &trust::Message) -> bool {
-        let node = self.site.node(name);
-        match node.map_or(Tagged::Absent, |node| tagged(&node.state(), incarnation, message)) {
-            Tagged::Genuine => true,
-            Tagged::Forged => {
-                self.site.shared.counts.forged.fetch_add(1, Ordering::Relaxed);
-                false
+    fn is_genuine(&mut self, arrived: &Arrived) -> bool {
+        let Arrived { node: name, incarnation, message, maker, .. } = arrived;
+        let maker = match maker {
+            // The session may have begun after the batch arrived.
+            Maker::Unproven => {
+                let node = self.site.node(name);
+                node.map_or(Maker::Unproven, |node| node.maker(*incarnation, message))
             }
-            Tagged::Absent => {
-                self.request_snapshot(name, incarnation);
-                false
-            }
+            proven => *proven,
+        };
+        match maker {
+            Maker::Forged => self.inbox.note_forged(),
+            // A publisher that has just proved itself has a tag for this follower. Else anybody could make the follower ask
+            // for one snapshot after the other.
+            Maker::Unproven if self.is_proved(name, *incarnation) => self.inbox.note_forged(),
+            Maker::Unproven => self.request_snapshot(name, *incarnation),
+            Maker::Publisher | Maker::Repeated => {}
         }
+        maker.is_publisher()
+    }
+
+    /// Returns true if a genuine message of this publisher came not long ago.
+    fn is_proved(&self, name: &str, incarnation: i64) -> bool {
+        self.site.node(name).is_some_and(|node| {
+            let state = node.state();
+            let is_recent = state.heard.is_some_and(|heard| heard.elapsed() < SILENCE);
+            state.is_alive && state.incarnation == incarnation && is_recent
+        })
     }
 
     /// Counts bytes that cannot be a batch. They count for the node that they name where messages need no proof.
@@ -341,7 +353,7 @@ impl<W: NodeWatcher> Intake<W> {
             Ok(batches) => {
                 let received_at = wall();
                 batches.iter().for_each(|batch| state.hear(batch.sent_at, received_at));
-                state.session = session;
+                session.into_iter().for_each(|session| node.agree(incarnation, session));
                 state.mirror.reset(batches, &mut self.watcher);
                 self.watcher.node(&name, &state);
             }
@@ -403,28 +415,58 @@ mod tests {
     use super::*;
     use crate::config::PlaneConfig;
     use crate::interest::Interest;
+    use crate::site::Node;
+    use crate::trust;
+
+    /// An intake that looks for silent publishers at chosen times, with two nodes that are silent from now on.
+    fn two_silent() -> (Intake<()>, Receiver<Queued>, [Arc<Node>; 2]) {
+        let plane = Plane::open(&PlaneConfig::alone("test")).expect("a session");
+        let site = Site::new(Interest::default());
+        let (inbox, messages) = Inbox::new(site.shared.clone(), true);
+        let mut intake = Intake::new(site.clone(), plane, inbox, ());
+        let heard = Instant::now();
+        let nodes = ["n01", "n02"].map(|name| {
+            intake.appeared(name, 1);
+            let node = site.node(name).expect("a node");
+            node.state().heard = Some(heard);
+            node
+        });
+        (intake, messages, nodes)
+    }
+
+    /// Looks for silent publishers for so long, as often as a queue that is never empty allows, and returns which of the
+    /// nodes are alive then. The time passes in the test alone.
+    fn alive_after(intake: &mut Intake<()>, time: Duration, nodes: &[Arc<Node>; 2]) -> [bool; 2] {
+        let begun = nodes[0].state().heard.expect("it appeared");
+        intake.look_at = begun;
+        // A look that is due may be put off for one step.
+        let steps = time.as_millis().div_ceil(LOOK_AT_LATEST.as_millis()) as u32 + 1;
+        (0..=steps).for_each(|n| intake.look_around(begun + n * LOOK_AT_LATEST, false));
+        [0, 1].map(|n| nodes[n].state().is_alive)
+    }
 
     #[test]
     fn a_queue_that_is_never_empty_does_not_hide_a_silent_publisher() {
-        let plane = Plane::open(&PlaneConfig::alone("test")).expect("a session");
-        let site = Site::new(Interest::default());
-        let (inbox, _messages) = Inbox::new(site.shared.clone());
-        let mut intake = Intake::new(site.clone(), plane, inbox, ());
-        intake.appeared("n01", 1);
-        let node = site.node("n01").expect("a node");
-        let mut turn = |most: Duration| {
-            let begun = Instant::now();
-            while node.state().is_alive && begun.elapsed() < most {
-                // Each turn has a message, as with a publisher that floods.
-                intake.turn(Some(Message::Presence));
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            node.state().is_alive
-        };
-        node.queued_bytes().fetch_add(1, Ordering::Relaxed);
-        assert!(turn(2 * SILENCE), "its message is in the queue");
-        node.queued_bytes().fetch_sub(1, Ordering::Relaxed);
-        // Generous: it only ends a hang.
-        assert!(!turn(Duration::from_secs(60)), "its silence is not noticed");
+        let (mut intake, _messages, nodes) = two_silent();
+        nodes[0].queued_bytes().fetch_add(1, Ordering::Relaxed);
+        let alive = alive_after(&mut intake, 2 * SILENCE, &nodes);
+        assert_eq!(alive, [true, false], "a message of the first is in the queue");
+        let alive = alive_after(&mut intake, LONG_SILENCE, &nodes);
+        assert_eq!(alive, [false; 2], "the message is old");
+    }
+
+    /// Puts a batch without a proof into the queue.
+    fn put_unproven(inbox: &Inbox, node: &str) -> bool {
+        let message = trust::Message { key: String::new(), payload: Vec::new(), proof: None };
+        let (node, maker, received_at) = (node.to_owned(), Maker::Unproven, wall());
+        let arrived = Arrived { node, incarnation: 1, message, maker, received_at };
+        inbox.put(Message::Batch(arrived))
+    }
+
+    #[test]
+    fn messages_that_anybody_can_have_sent_do_not_hide_a_death() {
+        let (mut intake, _messages, nodes) = two_silent();
+        assert!(put_unproven(&intake.inbox, "n01"));
+        assert_eq!(alive_after(&mut intake, 2 * SILENCE, &nodes), [false; 2]);
     }
 }

@@ -35,6 +35,12 @@ pub(crate) fn of_name(site: &str, what: &str, node: &str) -> String {
     }
 }
 
+/// Returns patterns of the liveliness tokens of versions whose keys have fewer or more parts. No token of this version is among
+/// them.
+pub(crate) fn of_other_versions(site: &str) -> [String; 2] {
+    ["*/*", "*/*/*/*/**"].map(|parts| format!("skopos/{site}/alive/{parts}"))
+}
+
 /// Returns a hash of a name, the same in each program: FNV-1a in 32 bits, folded.
 fn hash(name: &str) -> u8 {
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);

@@ -37,6 +37,7 @@ mod config;
 mod places;
 mod plane;
 mod clock;
+mod maker;
 mod site;
 mod arrived;
 mod inbox;

@@ -122,7 +122,10 @@ impl Mirror {
         // Batches that did not arrive before the snapshot are lost, although the snapshot covers them.
         if let Some(last) = self.sequence.filter(|last| *last < as_of) {
             self.lost = self.lost.saturating_add(as_of - last);
-            self.overtaken = Some(last + 1..=as_of);
+            // A snapshot before this one may have overtaken batches that are still under way.
+            let before = self.overtaken.as_ref().filter(|range| *range.end() == last);
+            let start = before.map_or(last + 1, |range| *range.start());
+            self.overtaken = Some(start..=as_of);
             self.vertices.iter_mut().for_each(|vertex| vertex.completeness.cut(as_of));
         }
         // Batches may have overtaken the snapshot. Their content is newer, and stays.

@@ -10,8 +10,9 @@ use skopos_model::{Timestamp, unpoisoned};
 
 use crate::clock::ClockOffset;
 use crate::interest::Interest;
+use crate::maker::{Agreed, Maker};
 use crate::mirror::Mirror;
-use crate::trust::Session;
+use crate::trust::{Message, Session};
 use crate::watch::MirrorWatcher;
 
 /// The most nodes that are remembered, with those that are gone. Bounds the memory that changing names
@@ -47,9 +48,11 @@ pub(crate) struct Counts {
     pub(crate) malformed: AtomicU64,
     /// Messages that another node made than they say.
     pub(crate) forged: AtomicU64,
+    /// Publishers whose keys are of another version.
+    pub(crate) other_versions: AtomicU64,
 }
 
-/// Numbers of messages that a follower dropped.
+/// Numbers of messages that a follower dropped, and of publishers that it cannot follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedMessages {
     /// The queue was full.
@@ -58,15 +61,18 @@ pub struct FailedMessages {
     pub malformed: u64,
     /// Their maker is not the node that they name.
     pub forged: u64,
+    /// Publishers that appeared with keys of another version.
+    pub other_versions: u64,
 }
 
 impl FailedMessages {
     /// Returns each number with the metric of its fact, always in the same order.
-    pub fn numbers(&self) -> [(&'static Metric, u64); 3] {
+    pub fn numbers(&self) -> [(&'static Metric, u64); 4] {
         [
             (&self_live::MESSAGES_OVERFLOWED_TOTAL, self.overflowed),
             (&self_live::MESSAGES_MALFORMED_TOTAL, self.malformed),
             (&self_live::MESSAGES_FORGED_TOTAL, self.forged),
+            (&self_live::PUBLISHERS_OF_OTHER_VERSIONS_TOTAL, self.other_versions),
         ]
     }
 }
@@ -76,8 +82,10 @@ impl FailedMessages {
 pub struct Node {
     name: String,
     state: Mutex<NodeState>,
-    /// Bytes of the messages in the follower's queue that name it.
+    /// Bytes of the messages in the follower's queue that take its room.
     queued_bytes: AtomicUsize,
+    /// The session with its publisher, where messages are signed.
+    agreed: Mutex<Option<Agreed>>,
 }
 
 /// The state of a node, as far as its messages show it.
@@ -101,8 +109,6 @@ pub struct NodeState {
     pub(crate) clock: ClockOffset,
     /// Arrival time of its last message, by a clock that never goes back.
     pub(crate) heard: Option<Instant>,
-    /// The session with its publisher, where messages are signed.
-    pub(crate) session: Option<Session>,
 }
 
 /// Receives the changes of a site's nodes, on the thread that applies them; it should not wait for
@@ -128,7 +134,6 @@ impl NodeState {
             malformed: 0,
             clock: ClockOffset::default(),
             heard: None,
-            session: None,
         }
     }
 
@@ -174,7 +179,6 @@ impl NodeState {
         if let Some(first) = first.filter(|first| *first != self.incarnation) {
             self.incarnation = first;
             self.is_silent = false;
-            self.session = None;
             self.mirror.clear(watcher);
         }
         before != (self.is_alive, self.incarnation)
@@ -208,9 +212,20 @@ impl Node {
         &self.name
     }
 
-    /// Returns the counter of the bytes of its messages in the follower's queue.
+    /// Returns the counter of the bytes of the messages in the follower's queue that take its room.
     pub(crate) fn queued_bytes(&self) -> &AtomicUsize {
         &self.queued_bytes
+    }
+
+    /// Notes the session with its publisher of this incarnation.
+    pub(crate) fn agree(&self, incarnation: i64, session: Session) {
+        *unpoisoned(self.agreed.lock()) = Some(Agreed::new(incarnation, session));
+    }
+
+    /// Returns the maker of a batch, by its tag.
+    pub(crate) fn maker(&self, incarnation: i64, message: &Message) -> Maker {
+        let mut agreed = unpoisoned(self.agreed.lock());
+        agreed.as_mut().map_or(Maker::Unproven, |agreed| agreed.maker(incarnation, message))
     }
 
     /// Locks its state. Hold the guard for a short time only.
@@ -246,10 +261,11 @@ impl Site {
 
     /// Returns the number of messages that were dropped, by reason.
     pub fn failed_messages(&self) -> FailedMessages {
-        let Counts { overflowed, malformed, forged } = &self.shared.counts;
-        let [overflowed, malformed, forged] =
-            [overflowed, malformed, forged].map(|count| count.load(Ordering::Relaxed));
-        FailedMessages { overflowed, malformed, forged }
+        let Counts { overflowed, malformed, forged, other_versions } = &self.shared.counts;
+        let [overflowed, malformed, forged, other_versions] =
+            [overflowed, malformed, forged, other_versions]
+                .map(|count| count.load(Ordering::Relaxed));
+        FailedMessages { overflowed, malformed, forged, other_versions }
     }
 
     /// Removes the nodes that have been gone for long, and returns them.
@@ -277,8 +293,13 @@ impl Site {
         }
         let state = NodeState::new(name, incarnation, self.shared.interest.clone());
         let state = Mutex::new(state);
-        let node =
-            Arc::new(Node { name: name.to_owned(), state, queued_bytes: AtomicUsize::new(0) });
+        let node = Node {
+            name: name.to_owned(),
+            state,
+            queued_bytes: AtomicUsize::new(0),
+            agreed: Mutex::default(),
+        };
+        let node = Arc::new(node);
         nodes.insert(name.to_owned(), node.clone());
         Some(node)
     }

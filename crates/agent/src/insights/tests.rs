@@ -7,6 +7,7 @@ use skopos_shm::{Publisher, Segment};
 use super::predictions::MAX_PREDICTED;
 use super::*;
 use crate::control::{Answer, MAX_ANSWER_BYTES};
+use crate::foreign::Foreign;
 
 struct Fixture {
     insights: Insights,
@@ -181,6 +182,33 @@ fn a_dead_source_does_not_look_fresh_in_the_graph_after_the_clock_was_set_back()
     let Answer::Vertices { vertices, .. } = page else { panic!("vertices") };
     let age = now.since(Timestamp::from_nanos(vertices[0].checked_at_ns));
     assert_eq!(age, Duration::from_secs(10));
+}
+
+/// After the clock was set back, the samples of a program have one time until the clock has caught up.
+#[test]
+fn values_of_another_program_reach_insights_while_their_times_stand_still() {
+    let mut all = Fixture::new("");
+    let dir = tempfile::tempdir().expect("a directory");
+    let other = Publisher::builder("other").dir(dir.path()).create().expect("a segment");
+    let mut writer = other.writer::<f64>("n01/a/load").expect("room");
+    let mut foreign = Foreign::new(dir.path());
+    let mut look = |all: &mut Fixture| {
+        foreign.look(&mut all.insights, &all.publisher, Duration::ZERO);
+        let pattern = "n01/a/*".parse().expect("a pattern");
+        let page = all.insights.page(&pattern, false, None, skopos_shm::now());
+        let Answer::Vertices { vertices, .. } = page else { panic!("vertices") };
+        (vertices[0].value.clone(), Timestamp::from_nanos(vertices[0].checked_at_ns))
+    };
+    let hour = Duration::from_secs(3600);
+    writer.publish_at(skopos_shm::now().saturating_add(hour), 1.0).expect("registered");
+    let (first, _) = look(&mut all);
+    for value in [2.0, 3.0] {
+        writer.publish(value).expect("registered");
+        let (found, polled_at) = look(&mut all);
+        assert_ne!(found, first);
+        assert_eq!(found.as_f64(), Some(value));
+        assert!(polled_at <= skopos_shm::now(), "{polled_at:?} has not come yet");
+    }
 }
 
 /// An insight is as old as its oldest input, which may stay the same while others change.

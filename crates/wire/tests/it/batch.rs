@@ -160,6 +160,27 @@ proptest! {
     }
 }
 
+/// Snapshots have a lower priority than batches and another queue, so each of them may overtake batches.
+#[test]
+fn batches_that_two_snapshots_overtook_are_not_lost() {
+    let numbered = |sequence| Batch { sequence, ..Batch::default() };
+    let mut mirror = Mirror::default();
+    for (as_of, lost) in [(3, 0), (5, 2), (6, 3)] {
+        mirror.reset(vec![numbered(as_of)], &mut ());
+        assert_eq!(mirror.lost(), lost, "until they come");
+    }
+    for (sequence, lost) in [(4, 2), (5, 1), (6, 0), (6, 0), (4, 0)] {
+        assert_eq!(mirror.take(numbered(sequence), &mut ()), BatchOutcome::Duplicate);
+        assert_eq!(mirror.lost(), lost, "{sequence}");
+    }
+    // A batch that came between both ends the first.
+    for (as_of, sequence, lost) in [(8, 9, 2), (10, 10, 2)] {
+        mirror.reset(vec![numbered(as_of)], &mut ());
+        mirror.take(numbered(sequence), &mut ());
+        assert_eq!(mirror.lost(), lost);
+    }
+}
+
 /// A slow subscriber, or one that lost its connection, gets no batches until a snapshot arrives.
 #[test]
 fn batches_before_a_snapshot_are_lost_until_they_arrive() {

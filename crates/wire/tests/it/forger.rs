@@ -15,11 +15,12 @@ use skopos_wire::{
 use tempfile::TempDir;
 use zenoh::Wait as _;
 use zenoh::config::Config;
+use zenoh::qos::CongestionControl;
 
 /// Longer than each step takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < TIMEOUT, "{what}");
@@ -32,13 +33,13 @@ fn names(node: &str, is_hub: bool) -> Names {
 }
 
 /// A site with an authority, and a hub that follows it.
-struct Site {
+pub(crate) struct Site {
     dir: TempDir,
-    at: String,
+    pub(crate) at: String,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
         let at = format!("tls/127.0.0.1:{}", port.expect("a port").port());
@@ -53,7 +54,7 @@ impl Site {
     }
 
     /// Returns the folder of a node that has joined.
-    fn joined(&self, node: &str) -> PathBuf {
+    pub(crate) fn joined(&self, node: &str) -> PathBuf {
         let hub = Identity::load(&self.dir.path().join("hub")).expect("readable").expect("there");
         let (pkcs8, public) = new_key().expect("a key");
         let issued = self.authority().issue(&names(node, false), &[], public).expect("issued");
@@ -78,21 +79,31 @@ impl Site {
 
     /// A session of Zenoh itself, with the certificate in `folder`.
     fn raw(&self, folder: &Path) -> zenoh::Session {
-        let mut config = Config::default();
-        let file = |name: &str| format!("{:?}", folder.join(name).to_string_lossy());
-        for (key, value) in [
-            ("mode", "\"client\"".to_owned()),
-            ("connect/endpoints", format!("[{:?}]", self.at)),
-            ("scouting/multicast/enabled", "false".to_owned()),
-            ("transport/link/tls/root_ca_certificate", file("authority.pem")),
-            ("transport/link/tls/connect_private_key", file("identity.pem")),
-            ("transport/link/tls/connect_certificate", file("identity.pem")),
-            ("transport/link/tls/enable_mtls", "true".to_owned()),
-        ] {
-            config.insert_json5(key, &value).expect("a setting");
-        }
-        zenoh::open(config).wait().expect("a session")
+        raw(folder, "client", "connect", &self.at)
     }
+
+    /// A session of Zenoh itself that listens, with the certificate of the hub.
+    pub(crate) fn raw_hub(&self) -> zenoh::Session {
+        raw(&self.dir.path().join("hub"), "router", "listen", &self.at)
+    }
+}
+
+/// Opens a session of Zenoh itself that connects to an endpoint or listens there.
+fn raw(folder: &Path, mode: &str, does: &str, at: &str) -> zenoh::Session {
+    let mut config = Config::default();
+    let file = |name: &str| format!("{:?}", folder.join(name).to_string_lossy());
+    for (key, value) in [
+        ("mode", format!("{mode:?}")),
+        (&format!("{does}/endpoints"), format!("[{at:?}]")),
+        ("scouting/multicast/enabled", "false".to_owned()),
+        ("transport/link/tls/root_ca_certificate", file("authority.pem")),
+        (&format!("transport/link/tls/{does}_private_key"), file("identity.pem")),
+        (&format!("transport/link/tls/{does}_certificate"), file("identity.pem")),
+        ("transport/link/tls/enable_mtls", "true".to_owned()),
+    ] {
+        config.insert_json5(key, &value).expect("a setting");
+    }
+    zenoh::open(config).wait().expect("a session")
 }
 
 fn config_of(folder: &Path) -> PlaneConfig {
@@ -118,17 +129,22 @@ fn batch(node: &str, sequence: u64, value: u64) -> Batch {
 struct Publisher {
     outlet: Outlet,
     sent: Arc<AtomicU64>,
+    /// Number of its snapshots that were asked for.
+    snapshots: Arc<AtomicU64>,
 }
 
 impl Publisher {
     fn new(plane: &Plane, node: &'static str, incarnation: i64) -> Result<Self, Error> {
         let sent = Arc::new(AtomicU64::new(1));
         let last = sent.clone();
+        let snapshots = Arc::new(AtomicU64::new(0));
+        let asked = snapshots.clone();
         let snapshot = move || {
+            asked.fetch_add(1, Ordering::SeqCst);
             let n = last.load(Ordering::SeqCst);
             vec![batch(node, n, n)]
         };
-        Ok(Self { outlet: plane.announce(node, incarnation, snapshot)?, sent })
+        Ok(Self { outlet: plane.announce(node, incarnation, snapshot)?, sent, snapshots })
     }
 
     fn send(&self, node: &str) {
@@ -267,6 +283,88 @@ fn a_forger_with_a_certificate_of_its_own_changes_nothing() {
     let refreshed = hub.refresh(&topic, Duration::from_secs(2));
     assert!(matches!(refreshed, Err(Error::Refused(_))), "{refreshed:?}");
     assert_eq!(asked_history(&hub), None, "the forger's history");
+}
+
+/// A node floods a hub with messages under the key of another one, some invented and some that the other one sent before.
+#[test]
+fn a_forger_that_floods_under_another_name_takes_no_room_from_it() {
+    let site = Site::new();
+    let hub = site.hub();
+    let follower = Follower::start(&hub).expect("it follows");
+    let forger = site.raw(&site.joined("n02"));
+    let (heard, batches) = std::sync::mpsc::channel();
+    let listening =
+        forger.declare_subscriber("skopos/test/live/cd/n01/1").callback(move |sample| {
+            let tags = sample.attachment().map(|bytes| bytes.to_bytes().into_owned());
+            let _ = heard.send((sample.payload().to_bytes().into_owned(), tags));
+        });
+    let listening = listening.wait().expect("it subscribes");
+    let agent = site.client(&site.joined("n01"));
+    let publisher = Publisher::new(&agent, "n01", 1).expect("announced");
+    until("the snapshot is there", || latest(&follower, "n01") == Some(1));
+    publisher.send("n01");
+    until("its batch is there", || latest(&follower, "n01") == Some(2));
+    let (old, tags) = batches.recv_timeout(TIMEOUT).expect("a batch");
+    listening.undeclare().wait().expect("undeclared");
+
+    let node = follower.site().node("n01").expect("known");
+    // The thread of the follower waits for it, and messages gather.
+    let closed = node.state();
+    let flood = forger.declare_publisher("skopos/test/live/cd/n01/1");
+    let flood = flood.congestion_control(CongestionControl::Block).wait().expect("declared");
+    until("the room of all such messages is full", || {
+        for _ in 0..200 {
+            flood.put(vec![7; 6000]).wait().expect("put");
+            for _ in 0..2 {
+                flood.put(old.clone()).attachment(tags.clone()).wait().expect("put");
+            }
+        }
+        follower.site().failed_messages().overflowed > 0
+    });
+    // Another node hears what the hub has heard: the transport drops what it cannot send at once.
+    let witness = site.raw(&site.joined("n03"));
+    let (heard, batches) = std::sync::mpsc::channel();
+    let hearing = witness.declare_subscriber("skopos/test/live/cd/n01/1").callback(move |sample| {
+        let _ = Batch::decode(&sample.payload().to_bytes()).map(|batch| heard.send(batch.sequence));
+    });
+    let _hearing = hearing.wait().expect("it subscribes");
+    until("the other node hears", || {
+        publisher.send("n01");
+        batches.recv_timeout(Duration::from_millis(10)).is_ok()
+    });
+    for _ in 0..100 {
+        publisher.send("n01");
+        let sent = publisher.sent.load(Ordering::SeqCst);
+        until("its batch has come", || batches.try_iter().any(|sequence| sequence == sent));
+    }
+    drop(closed);
+    let sent = publisher.sent.load(Ordering::SeqCst) as i64;
+    until("all its batches are there", || latest(&follower, "n01") == Some(sent));
+    assert_eq!(node.state().mirror.lost(), 0);
+}
+
+#[test]
+fn invented_batches_do_not_make_a_hub_ask_for_one_snapshot_after_the_other() {
+    /// Silence after which a hub asks again for the snapshot of a node from which batches without a tag come.
+    const SILENCE: Duration = Duration::from_millis(1800);
+    let site = Site::new();
+    let hub = site.hub();
+    let follower = Follower::start(&hub).expect("it follows");
+    let agent = site.client(&site.joined("n01"));
+    let publisher = Publisher::new(&agent, "n01", 1).expect("announced");
+    until("the snapshot is there", || latest(&follower, "n01") == Some(1));
+    let forger = site.raw(&site.joined("n02"));
+    let flood = forger.declare_publisher("skopos/test/live/cd/n01/1");
+    let flood = flood.congestion_control(CongestionControl::Block).wait().expect("declared");
+    let begun = Instant::now();
+    until("the invented batches are counted", || {
+        (0..20).for_each(|_| flood.put(vec![7; 60]).wait().expect("put"));
+        publisher.send("n01");
+        follower.site().failed_messages().forged >= 1000
+    });
+    let most = 2 + begun.elapsed().div_duration_f64(SILENCE) as u64;
+    let snapshots = publisher.snapshots.load(Ordering::SeqCst);
+    assert!(snapshots <= most, "{snapshots} snapshots of at most {most}");
 }
 
 #[test]

@@ -131,6 +131,35 @@ fn a_node_starts_publishes_ends_and_starts_again() {
 }
 
 #[test]
+fn a_node_whose_version_has_other_keys_is_counted() {
+    let (hub, client) = two();
+    let mut config = zenoh::Config::default();
+    for (key, value) in [
+        ("mode", "\"client\"".to_owned()),
+        ("connect/endpoints", format!("[{:?}]", client.connect[0])),
+        ("scouting/multicast/enabled", "false".to_owned()),
+    ] {
+        config.insert_json5(key, &value).expect("a setting");
+    }
+    let other = zenoh::open(config).wait().expect("a session");
+    let token = |key: &str| other.liveliness().declare_token(key).wait().expect("declared");
+    // The first version had no hash of the name.
+    let early = token("skopos/test/alive/n09/1");
+    let follower = Follower::start(&hub).expect("it follows");
+    let others = || follower.site().failed_messages().other_versions;
+    until("one that was there before is counted", || others() == 1);
+    let late = token("skopos/test/alive/cd/n01/1/further");
+    until("one that comes later is counted", || others() == 2);
+    let agent = Plane::open(&client).expect("a session");
+    let publisher = Publisher::new(&agent, 1).expect("announced");
+    until("a node of this version is there", || latest(&follower) == Some(0));
+    publisher.outlet.close();
+    drop((early, late));
+    until("it is gone", || !is_alive(&follower));
+    assert_eq!((others(), follower.site().failed_messages().malformed), (2, 0));
+}
+
+#[test]
 fn the_second_of_two_nodes_with_one_name_gives_way() {
     let (hub, client) = configs();
     // A client cannot start without the hub.
@@ -467,15 +496,20 @@ fn an_old_batch_that_is_sent_again_does_not_keep_a_dead_node_alive() {
 fn a_publisher_that_floods_its_followers_takes_no_room_from_others() {
     let (hub, client) = two();
     let follower = Follower::start(&hub).expect("it follows");
+    // Has each message when the session does.
+    let beside = Follower::start(&hub).expect("it follows");
     let planes = [1, 2].map(|_| Plane::open(&client).expect("a session"));
     let flood = Publisher::new(&planes[0], 1).expect("announced");
     let other = Publisher::named(&planes[1], "n02", 1).expect("announced");
-    let latest_of_other = || {
+    let latest_of_other = |follower: &Follower| {
         let node = follower.site().node("n02")?;
         let state = node.state();
         state.mirror.vertices().next()?.recent.last_time().map(|time| time.as_nanos())
     };
-    until("the values are there", || latest(&follower) == Some(0) && latest_of_other() == Some(0));
+    until("the values are there", || {
+        let of_other = [&follower, &beside].map(latest_of_other);
+        latest(&follower) == Some(0) && of_other == [Some(0); 2]
+    });
     let node = follower.site().node("n01").expect("a node");
     // The thread of the follower waits for it, and messages gather.
     let closed = node.state();
@@ -484,16 +518,16 @@ fn a_publisher_that_floods_its_followers_takes_no_room_from_others() {
         follower.site().failed_messages().overflowed > 0
     });
     let dropped = || follower.site().failed_messages().overflowed;
-    (0..100).for_each(|_| {
+    for n in 1..=100 {
         other.send();
         // One after the other: the transport drops what it cannot send at once.
-        std::thread::sleep(Duration::from_millis(2));
-    });
+        until("the other's batch has come", || latest_of_other(&beside) == Some(n));
+    }
     let before = dropped();
     flood.send();
     until("its room is still full", || dropped() > before);
     drop(closed);
-    until("the others' batches are there", || latest_of_other() == Some(100));
+    until("the other's batches are there", || latest_of_other(&follower) == Some(100));
     let node = follower.site().node("n02").expect("a node");
     assert_eq!(node.state().mirror.lost(), 0);
 }

@@ -3,5 +3,6 @@
 mod batch;
 mod completeness;
 mod forger;
+mod key_updates;
 mod live;
 mod memory;
