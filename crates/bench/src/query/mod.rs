@@ -14,7 +14,7 @@ mod cluster;
 mod feed;
 mod redis_streams;
 mod prometheus;
-mod postgres;
+pub(crate) mod postgres;
 mod sqlite;
 mod duckdb;
 mod target;

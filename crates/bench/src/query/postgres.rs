@@ -26,7 +26,7 @@ const USER: &str = "skopos";
 const TABLE: &str = "CREATE TABLE latest (topic text PRIMARY KEY, time bigint, value float8)";
 
 /// A private server.
-pub(super) struct Postgres {
+pub(crate) struct Postgres {
     programs: PathBuf,
     dir: PathBuf,
     _process: Process,
@@ -42,7 +42,7 @@ pub(super) fn programs() -> Result<PathBuf, String> {
 }
 
 /// The version of the server, if it is installed.
-pub(super) fn version() -> Option<String> {
+pub(crate) fn version() -> Option<String> {
     let mut command = Command::new(programs().ok()?.join("postgres"));
     let output = command.arg("--version").stdin(Stdio::null()).output().ok()?;
     // "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"
@@ -50,8 +50,17 @@ pub(super) fn version() -> Option<String> {
     text.split_whitespace().nth(2).map(str::to_owned)
 }
 
-/// Starts it with its files in `dir`.
+/// Starts it with its files in `dir`, and the table of latest values.
 pub(super) fn start(dir: &Path) -> Result<(Postgres, Feed), String> {
+    // The other stores do not sync their files either.
+    let postgres = serve(dir, &["-c", "fsync=off"])?;
+    psql(&postgres.programs, dir, TABLE)?;
+    let feed = feed(&postgres.programs, dir)?;
+    Ok((postgres, feed))
+}
+
+/// Starts it with its files in `dir`. It listens at a UNIX socket there.
+pub(crate) fn serve(dir: &Path, options: &[&str]) -> Result<Postgres, String> {
     let programs = programs()?;
     let broken = |e: std::io::Error| format!("{}: {e}", dir.display());
     let owner = owner();
@@ -75,13 +84,36 @@ pub(super) fn start(dir: &Path) -> Result<(Postgres, Feed), String> {
     make.args(["--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale"]);
     finish(make.args(["--username", USER, "--pgdata"]).arg(&data), &logs, START)?;
     let mut serve = as_owner("postgres");
-    serve.arg("-D").arg(&data).arg("-k").arg(dir).args(["-h", "", "-c", "fsync=off"]);
+    serve.arg("-D").arg(&data).arg("-k").arg(dir).args(["-h", ""]).args(options);
     serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut process = Process::start(&mut serve).map_err(|e| not_started("postgres", &e))?;
-    let ready = || psql(&programs, dir, TABLE).ok();
+    let ready = || psql(&programs, dir, "SELECT 1").ok();
     wait_for(&mut process, START, ready).map_err(|why| format!("postgres: {why}"))?;
-    let feed = feed(&programs, dir)?;
-    Ok((Postgres { programs, dir: dir.to_path_buf(), _process: process }, feed))
+    Ok(Postgres { programs, dir: dir.to_path_buf(), _process: process })
+}
+
+impl Postgres {
+    /// Runs statements, and returns the answer, a line for each row.
+    pub(crate) fn run(&self, sql: &str) -> Result<String, String> {
+        psql(&self.programs, &self.dir, sql)
+    }
+
+    /// Returns a psql that reads statements from its input.
+    pub(crate) fn reader(&self) -> Command {
+        reader(&self.programs, &self.dir)
+    }
+
+    /// Returns the URL of its database.
+    pub(crate) fn url(&self) -> String {
+        format!("postgresql://{USER}@/postgres?host={}", self.dir.display())
+    }
+}
+
+fn reader(programs: &Path, dir: &Path) -> Command {
+    let mut command = client(programs, dir, "psql");
+    command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "postgres"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }
 
 /// The user and group of the server, which refuses to run as root: its own, or `nobody`.
@@ -114,10 +146,8 @@ fn psql(programs: &Path, dir: &Path, sql: &str) -> Result<String, String> {
 
 /// A psql that writes all rows.
 fn feed(programs: &Path, dir: &Path) -> Result<Feed, String> {
-    let mut command = client(programs, dir, "psql");
-    command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "postgres"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut process = Process::start(&mut command).map_err(|e| not_started("psql", &e))?;
+    let mut process =
+        Process::start(&mut reader(programs, dir)).map_err(|e| not_started("psql", &e))?;
     let mut input = process.inner().stdin.take().ok_or("psql without input")?;
     Ok(Box::new(move |rows| {
         if rows.is_empty() {

@@ -1,7 +1,7 @@
 //! A hub of its own process, to which producers send records by Flight.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -18,10 +18,8 @@ const START: Duration = Duration::from_secs(60);
 
 /// The hub. It ends when this is dropped.
 pub(super) struct Hub {
-    pub(super) process: Process,
+    _process: Process,
     flight: String,
-    /// The folder of its jobs.
-    pub(super) jobs: PathBuf,
 }
 
 impl Hub {
@@ -44,7 +42,7 @@ impl Hub {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             Failure::new(format!("the hub does not listen: {why}")).hint(said.trim().to_owned())
         })?;
-        Ok(Self { process, flight, jobs: state.join("jobs") })
+        Ok(Self { _process: process, flight })
     }
 
     /// Connects a client.

@@ -34,7 +34,7 @@ const STEP: i64 = 1_000_000_000;
 pub(super) const USERS: u64 = 200;
 
 /// Time of the first record of the first job, in nanoseconds of UNIX time: 2026-01-01.
-const BEGIN: i64 = 1_767_225_600_000_000_000;
+pub(super) const BEGIN: i64 = 1_767_225_600_000_000_000;
 
 /// Numbers from a seed (SplitMix64).
 #[derive(Clone, Debug)]
@@ -143,6 +143,11 @@ impl Job {
         self.counters.iter().copied().chain(gauges).collect()
     }
 
+    /// All records with their times.
+    pub(super) fn rows(&mut self) -> Vec<(i64, Content)> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+
     /// All records of the job as the part that is sealed.
     pub(super) fn part(mut self) -> JobPart {
         let (id, name) = (self.id(), self.name.clone());
@@ -167,6 +172,21 @@ impl Job {
         let sequence = records.len() as i64 - 1;
         let mark = Mark { producer: "owner/bench".to_owned(), epoch: 1, sequence };
         JobPart { id, number: 0, records, marks: vec![mark] }
+    }
+}
+
+impl Content {
+    /// The record as JSON.
+    pub(super) fn json(&self, time: i64) -> serde_json::Value {
+        match self {
+            Self::Document(kind, text) => serde_json::json!({
+                "time": time, "kind": kind.name(),
+                "document": serde_json::from_str::<serde_json::Value>(text).unwrap_or_default(),
+            }),
+            Self::Sample(values) => serde_json::json!({
+                "time": time, "kind": "sample", "schema": SCHEMA, "values": values,
+            }),
+        }
     }
 }
 

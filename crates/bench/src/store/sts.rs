@@ -82,7 +82,7 @@ pub(super) fn send(
 }
 
 /// Makes the rows of a stream: its jobs take turns. Jobs are complete but for the last ones.
-fn rows(load: &Load, number: &mut u64, samples: usize) -> Vec<Row> {
+pub(super) fn rows(load: &Load, number: &mut u64, samples: usize) -> Vec<Row> {
     let count = load.records / load.streams;
     let mut begin = 0;
     let mut new = || {
