@@ -94,17 +94,7 @@ fn short_time(
     let most =
         Load { streams: STREAMS, rows: BATCH, records, per_second: None, window: 4, jobs: 50 };
     let rounds = measure(&most)?;
-    let (mut of_sqlite, mut of_postgres) = (Vec::new(), Vec::new());
-    let rows = sts::rows(&Load { streams: 1, ..most }, &mut 0, slate::PROFILES[0]);
-    let rows = &rows[..rows.len() / 4];
-    for round in 0..plan.rounds {
-        let dir = scratch.dir(&format!("sqlite-{round}"))?;
-        of_sqlite.push(peers::sqlite(&dir, rows, BATCH).map_err(|e| e.to_string()));
-        of_postgres.push(match server {
-            Ok(server) => peers::postgres(server, rows, (STREAMS, BATCH)),
-            Err(why) => Err(why.clone()),
-        });
-    }
+    let (of_sqlite, of_postgres) = peers_of(plan, scratch, server, &most)?;
     let case = "records, as many as it takes";
     let per_second = median(&rounds.per_second);
     let row = Row::new(case, "durable records a second", "1/s", per_second, Better::Higher)
@@ -140,6 +130,30 @@ fn short_time(
         ]);
     }
     Ok(())
+}
+
+/// The records a second of each round.
+type Rates = Vec<Result<f64, String>>;
+
+/// Puts a quarter of the records of one stream into each peer.
+fn peers_of(
+    plan: &Plan,
+    scratch: &Scratch,
+    server: &Result<Postgres, String>,
+    load: &Load,
+) -> Result<(Rates, Rates), Failure> {
+    let rows = sts::rows(&Load { streams: 1, ..*load }, &mut 0, slate::PROFILES[0]);
+    let rows = &rows[..rows.len() / 4];
+    let (mut of_sqlite, mut of_postgres) = (Vec::new(), Vec::new());
+    for round in 0..plan.rounds {
+        let dir = scratch.dir(&format!("sqlite-{round}"))?;
+        of_sqlite.push(peers::sqlite(&dir, rows, BATCH).map_err(|e| e.to_string()));
+        of_postgres.push(match server {
+            Ok(server) => peers::postgres(server, rows, (STREAMS, BATCH)),
+            Err(why) => Err(why.clone()),
+        });
+    }
+    Ok((of_sqlite, of_postgres))
 }
 
 /// The median of a peer, or the reason of its first failure.

@@ -204,7 +204,7 @@ impl Run {
         }
     }
 
-    /// What is acknowledged as sealed is in a part.
+    /// Checks that a part has each record that is acknowledged as sealed.
     fn check_sealed(&mut self) {
         let parts = self.parts.0.borrow();
         let records = parts.values().flatten().flat_map(|part| &part.records);

@@ -1,0 +1,37 @@
+//! The numbers of the storage, which are facts of the hub.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use skopos_model::schema::{Metric, self_jobs as metrics};
+use skopos_model::unpoisoned;
+
+use super::counts::Counts;
+use super::shared::Shared;
+
+/// Returns the numbers of a storage with their metrics, always in the same order; zeros if none is open.
+pub(super) fn numbers(shared: Option<&Shared>) -> [(&'static Metric, u64); 11] {
+    let count = |of: fn(&Counts) -> &AtomicU64| {
+        shared.map_or(0, |shared| of(&shared.counts).load(Ordering::Relaxed))
+    };
+    let (open, log_bytes, torn) = shared.map_or((0, 0, 0), |shared| {
+        let intake = shared.intake();
+        (intake.jobs().len() as u64, intake.log_bytes(), intake.damaged().len() as u64)
+    });
+    let (segments, _, segment_bytes) = shared.map_or((0, 0, 0), |shared| shared.lts.size());
+    let damaged = shared.map_or(0, |shared| shared.lts.damaged().map_or(1, |all| all.len() as u64));
+    let troubles =
+        shared.map_or(0, |shared| unpoisoned(shared.trouble.lock()).iter().flatten().count());
+    [
+        (&metrics::RECORDS_TOTAL, count(|counts| &counts.records)),
+        (&metrics::DUPLICATES_TOTAL, count(|counts| &counts.duplicates)),
+        (&metrics::REFUSED_TOTAL, count(|counts| &counts.refused)),
+        (&metrics::DELAYED_TOTAL, count(|counts| &counts.delayed)),
+        (&metrics::OPEN, open),
+        (&metrics::LOG_BYTES, log_bytes),
+        (&metrics::SEGMENTS, segments as u64),
+        (&metrics::SEGMENT_BYTES, segment_bytes),
+        (&metrics::REMOVED_PARTS_TOTAL, count(|counts| &counts.removed_parts)),
+        (&metrics::DAMAGED, torn + damaged),
+        (&metrics::TROUBLES, troubles as u64),
+    ]
+}
