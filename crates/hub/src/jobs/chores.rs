@@ -7,8 +7,7 @@ use skopos_model::job::JobId;
 use skopos_store::jobs::{Change, Changes, JobEntry, JobKey, PartRef, Visibility};
 
 use super::counts::add;
-use super::shared::{Shared, now};
-use super::threads::AnyError;
+use super::shared::{AnyError, Shared, now};
 
 /// Pause between two runs. A run that finds nothing to do lists a folder.
 const EVERY: Duration = Duration::from_secs(60);

@@ -13,8 +13,8 @@ use skopos_store::jobs::{
 };
 use thiserror::Error;
 
+use super::sealed::OfSite;
 use super::shared::now;
-use super::store::OfSite;
 use crate::catalogue::CataloguePlace;
 
 /// Jobs of a change: as many as a segment has.

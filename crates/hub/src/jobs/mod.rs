@@ -7,12 +7,13 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `counts`, `shared`, `chores`, `threads`, `store`, `place`, `mds`.
+//! Read in this order: `batch`, `signal`, `counts`, `shared`, `sealed`, `chores`, `threads`, `store`, `place`, `mds`.
 
 mod batch;
 mod signal;
 mod counts;
 mod shared;
+mod sealed;
 mod chores;
 mod threads;
 mod store;

@@ -11,6 +11,8 @@ use tokio::sync::watch;
 use super::counts::Counts;
 use super::signal::Signal;
 
+pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
 /// The state that the threads share.
 pub(super) struct Shared {
     pub(super) site: String,

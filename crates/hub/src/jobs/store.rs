@@ -13,18 +13,17 @@ use skopos_access::{Action, Caller, may};
 use skopos_model::job::{JobId, JobRecord, JobStart, Kind};
 use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
-use skopos_store::history::Error as LogError;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
-    Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Mark, Page, PageRequest, PartRef,
-    Progress, PushOutcome, Pushed, Refusal, Retention, SealedParts, StoredRecord, Unsealed,
-    Visibility,
+    Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Page, PageRequest, Progress, PushOutcome,
+    Pushed, Refusal, Retention, StoredRecord, Unsealed, Visibility,
 };
 use thiserror::Error;
 use tokio::sync::watch;
 
 use super::batch::BatchError;
 use super::counts::{Counts, add, numbers};
+use super::sealed::OfSite;
 use super::shared::{Shared, described, is_away, now};
 use super::signal::Signal;
 use super::threads::Threads;
@@ -105,43 +104,6 @@ pub enum StoreError {
 /// Takes a record with its sequence.
 pub type Visit<'v> = dyn FnMut(i64, JobRecord<'_>) -> Result<(), StoreError> + 'v;
 
-/// The parts that are sealed, for the intake.
-pub(super) struct OfSite<'l> {
-    pub(super) site: &'l str,
-    pub(super) lts: &'l Lts,
-}
-
-impl SealedParts for OfSite<'_> {
-    fn of_job(&self, id: &JobId) -> Result<(u32, Vec<Mark>, JobEntry), LogError> {
-        let parts = self.lts.find(id)?;
-        let next = parts.last().map_or(0, |part| part.number + 1);
-        // A damaged segment must not keep a hub from its start.
-        let entry = match self.lts.entry(self.site, id) {
-            Err(e) if e.is_damage() => self.readable(id, parts)?,
-            entry => entry?,
-        };
-        Ok((next, self.lts.marks(id)?, entry))
-    }
-}
-
-impl OfSite<'_> {
-    /// Returns the entry of a job with the content of its readable parts.
-    fn readable(&self, id: &JobId, parts: Vec<PartRef>) -> Result<JobEntry, LogError> {
-        let mut entry = JobEntry::new(self.site, id.clone());
-        for part in parts {
-            match self.lts.read_part(id, part.number) {
-                Err(e) if e.is_damage() => {}
-                read => {
-                    let records = read?.into_iter().flat_map(|part| part.records);
-                    records.for_each(|record| record.get().into_iter().for_each(|r| entry.add(&r)));
-                }
-            }
-            entry.parts.push(part);
-        }
-        Ok(entry)
-    }
-}
-
 impl Jobs {
     /// Opens the storage of a site in a folder, and creates it if it does not exist. If the catalogue is in a database that
     /// is away, records are taken meanwhile.
@@ -174,10 +136,7 @@ impl Jobs {
             trouble: Mutex::default(),
         });
         let caught_up = shared.catch_up();
-        let is_behind = match &caught_up {
-            Err(e) if may_be_away && is_away(&**e) => true,
-            _ => false,
-        };
+        let is_behind = matches!(&caught_up, Err(e) if may_be_away && is_away(&**e));
         if !is_behind {
             caught_up?;
         }

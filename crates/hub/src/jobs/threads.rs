@@ -12,8 +12,8 @@ use skopos_store::jobs::catalogue::MAX_CHANGE;
 use skopos_store::jobs::{Change, JobEntry, JobPart, PartRef};
 
 use super::chores::Chores;
-use super::shared::{Shared, described, is_away, now};
-use super::store::OfSite;
+use super::sealed::OfSite;
+use super::shared::{AnyError, Shared, described, is_away, now};
 
 /// Pause between two looks for jobs that are due, and between two updates of running jobs in the catalogue: a running job
 /// is found within a second.
@@ -121,8 +121,6 @@ fn seal(shared: &Shared, mut is_behind: bool) {
         }
     }
 }
-
-pub(super) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The parts that wait to be sealed.
 #[derive(Debug, Default)]
