@@ -13,7 +13,7 @@ use skopos_store::jobs::{
 };
 use thiserror::Error;
 
-use super::shared::OfSite;
+use super::sealed::OfSite;
 use super::shared::now;
 use crate::catalogue::CataloguePlace;
 

@@ -7,12 +7,13 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `counts`, `shared`, `numbers`, `chores`, `threads`, `store`, `place`, `mds`.
+//! Read in this order: `batch`, `signal`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`, `place`, `mds`.
 
 mod batch;
 mod signal;
 mod counts;
 mod shared;
+mod sealed;
 mod numbers;
 mod chores;
 mod threads;

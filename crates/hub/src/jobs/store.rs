@@ -24,7 +24,8 @@ use tokio::sync::watch;
 use super::batch::BatchError;
 use super::counts::{Counts, add};
 use super::numbers::numbers;
-use super::shared::{OfSite, Shared, described, is_away, now};
+use super::sealed::OfSite;
+use super::shared::{Shared, described, is_away, now};
 use super::signal::Signal;
 use super::threads::Threads;
 use crate::catalogue::{CataloguePlace, visibility};
@@ -136,10 +137,7 @@ impl Jobs {
             trouble: Mutex::default(),
         });
         let caught_up = shared.catch_up();
-        let is_behind = match &caught_up {
-            Err(e) if may_be_away && is_away(&**e) => true,
-            _ => false,
-        };
+        let is_behind = matches!(&caught_up, Err(e) if may_be_away && is_away(&**e));
         if !is_behind {
             caught_up?;
         }

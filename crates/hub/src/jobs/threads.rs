@@ -12,7 +12,8 @@ use skopos_store::jobs::catalogue::MAX_CHANGE;
 use skopos_store::jobs::{Change, JobEntry, JobPart, PartRef};
 
 use super::chores::Chores;
-use super::shared::{AnyError, OfSite, Shared, described, is_away, now};
+use super::sealed::OfSite;
+use super::shared::{AnyError, Shared, described, is_away, now};
 
 /// Pause between two looks for jobs that are due, and between two updates of running jobs in the catalogue: a running job
 /// is found within a second.

@@ -186,7 +186,7 @@ fn fill(catalogue: &SqliteCatalogue, count: usize, random: &mut SplitMix64) {
         let took = began.elapsed();
         (spent, since_report) = (spent + took, since_report + took);
         slowest = slowest.max(took);
-        if (first + batch) % 100_000 == 0 {
+        if (first + batch).is_multiple_of(100_000) {
             let rate = 100_000.0 / since_report.as_secs_f64();
             println!("{} jobs: {rate:.0} upserts/s, slowest change {slowest:?}", first + batch);
             (since_report, slowest) = (Duration::ZERO, Duration::ZERO);

@@ -11,7 +11,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Statement, Transaction};
 
-use super::pool::Connection;
+use super::connection::Connection;
 use super::text::escaped;
 
 /// The most entries of a statement, and the bytes beyond which it gets no further one. A statement has its entries in

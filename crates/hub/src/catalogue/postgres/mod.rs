@@ -1,12 +1,13 @@
 //! The catalogue in PostgreSQL: one for several hubs.
 //!
-//! Read in this order: `url` for the databases that it connects to, `schema` for the tables, `pool` for the
-//! connections, `text` for texts that PostgreSQL cannot store as they are, `apply` for changes, `dialect` and `read` for
+//! Read in this order: `url` for the databases that it connects to, `connection` and `pool` for the
+//! connections, `schema` for the tables, `text` for texts that PostgreSQL cannot store as they are, `apply` for changes, `dialect` and `read` for
 //! questions.
 //!
 //! Any number of hubs write at once: an entry is written by a statement that compares the parts in the database.
 
 mod url;
+mod connection;
 mod schema;
 mod pool;
 mod text;

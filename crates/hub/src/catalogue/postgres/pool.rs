@@ -1,6 +1,5 @@
 //! Connections, and the runtime on which they work.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,16 +7,14 @@ use std::time::Duration;
 use skopos_store::jobs::catalogue::Error;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Semaphore;
-use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres::{Config, NoTls};
 
+use super::connection::Connection;
 use super::schema;
 use super::url::PostgresUrl;
 
 /// The most connections. A server has 100 by default, for all hubs of a database.
 const MAX_CONNECTIONS: usize = 8;
-
-/// The most prepared statements of a connection: some tens of forms of questions, and those of changes.
-const MAX_PREPARED: usize = 64;
 
 /// Time to connect. A server on this machine that does not answer in this time hangs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,13 +38,6 @@ pub(super) struct Pool {
     permits: Semaphore,
     /// `None` while it is dropped.
     runtime: Option<Runtime>,
-}
-
-/// A connection with its prepared statements.
-pub(super) struct Connection {
-    pub(super) place: String,
-    pub(super) client: Client,
-    prepared: HashMap<String, Statement>,
 }
 
 impl Pool {
@@ -136,8 +126,7 @@ impl Pool {
             connected.map_err(|e| Error::database(&self.place, "it cannot be connected to", e))?;
         // It ends when the client is dropped; its error reaches the client's calls, too.
         tokio::spawn(messages);
-        let place = self.place.clone();
-        let mut connection = Connection { place, client, prepared: HashMap::new() };
+        let mut connection = Connection::new(&self.place, client);
         // Two connections that prepare at once wait for each other in the database.
         if !self.is_prepared.load(Ordering::Relaxed) {
             schema::prepare(&mut connection).await?;
@@ -159,22 +148,5 @@ impl Drop for Pool {
             // Dropping a runtime in an async task would panic.
             runtime.shutdown_background();
         }
-    }
-}
-
-impl Connection {
-    /// Returns a prepared statement.
-    pub(super) async fn prepared(&mut self, sql: &str) -> Result<Statement, Error> {
-        if let Some(statement) = self.prepared.get(sql) {
-            return Ok(statement.clone());
-        }
-        let prepared = self.client.prepare(sql).await;
-        let statement =
-            prepared.map_err(|e| Error::database(&self.place, "it cannot be asked", e))?;
-        if self.prepared.len() == MAX_PREPARED {
-            self.prepared.clear();
-        }
-        self.prepared.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
     }
 }

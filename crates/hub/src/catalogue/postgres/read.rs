@@ -12,8 +12,8 @@ use skopos_store::jobs::{Cursor, Filter, JobEntry, JobRow, Page, PageRequest, So
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
+use super::connection::Connection;
 use super::dialect::Postgres;
-use super::pool::Connection;
 use super::text::{escaped, unescaped};
 
 const DOING: &str = "it cannot be read";

@@ -4,7 +4,7 @@
 
 use skopos_store::jobs::catalogue::Error;
 
-use super::pool::Connection;
+use super::connection::Connection;
 
 /// The lock under which migrations are applied: "skopos" as a number.
 const LOCK: i64 = 0x736b_6f70_6f73;

@@ -9,7 +9,7 @@ use tokio_postgres::config::{Host, SslMode};
 
 /// A database of PostgreSQL. Neither of its texts has the password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PostgresUrl(Config);
+pub struct PostgresUrl(Box<Config>);
 
 /// The reason why a URL is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ impl FromStr for PostgresUrl {
                 Host::Tcp(name) => return Err(UrlError::Remote(name.clone())),
             }
         }
-        Ok(Self(config))
+        Ok(Self(Box::new(config)))
     }
 }
 

@@ -31,8 +31,9 @@ pub(super) struct Pool {
     place: String,
     /// The file; `None` for memory, which the connection that writes reads, too.
     path: Option<PathBuf>,
-    writer: Mutex<Connection>,
+    // Readers are closed first: the last connection copies the write-ahead log into the file, and removes it.
     readers: Mutex<Readers>,
+    writer: Mutex<Connection>,
     returned: Condvar,
 }
 

@@ -1,0 +1,42 @@
+//! The sealed parts of a site, for its intake.
+
+use skopos_model::job::JobId;
+use skopos_store::history::Error as LogError;
+use skopos_store::jobs::{JobEntry, Lts, Mark, PartRef, SealedParts};
+
+/// The parts that are sealed, for the intake.
+pub(super) struct OfSite<'l> {
+    pub(super) site: &'l str,
+    pub(super) lts: &'l Lts,
+}
+
+impl SealedParts for OfSite<'_> {
+    fn of_job(&self, id: &JobId) -> Result<(u32, Vec<Mark>, JobEntry), LogError> {
+        let parts = self.lts.find(id)?;
+        let next = parts.last().map_or(0, |part| part.number + 1);
+        // A damaged segment must not keep a hub from its start.
+        let entry = match self.lts.entry(self.site, id) {
+            Err(e) if e.is_damage() => self.readable(id, parts)?,
+            entry => entry?,
+        };
+        Ok((next, self.lts.marks(id)?, entry))
+    }
+}
+
+impl OfSite<'_> {
+    /// Returns the entry of a job with the content of its readable parts.
+    fn readable(&self, id: &JobId, parts: Vec<PartRef>) -> Result<JobEntry, LogError> {
+        let mut entry = JobEntry::new(self.site, id.clone());
+        for part in parts {
+            match self.lts.read_part(id, part.number) {
+                Err(e) if e.is_damage() => {}
+                read => {
+                    let records = read?.into_iter().flat_map(|part| part.records);
+                    records.for_each(|record| record.get().into_iter().for_each(|r| entry.add(&r)));
+                }
+            }
+            entry.parts.push(part);
+        }
+        Ok(entry)
+    }
+}
