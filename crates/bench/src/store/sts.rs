@@ -166,7 +166,10 @@ async fn one(
         }
         let sequence = answer["sequence"].as_i64().unwrap_or(i64::MIN);
         let mut waiting = unpoisoned(waiting.lock());
-        while let Some((_, due)) = waiting.pop_front_if(|(last, _)| *last <= sequence) {
+        while let Some((last, due)) = waiting.front().copied()
+            && last <= sequence
+        {
+            waiting.pop_front();
             latencies.record(nanos_since(due));
             window.add_permits(1);
             reached += 1;
