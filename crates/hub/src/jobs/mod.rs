@@ -7,7 +7,7 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `shared`, `threads`, `store`, `place`.
+//! Read in this order: `batch`, `signal`, `shared`, `threads`, `store`, `place`, `judging`.
 
 mod batch;
 mod signal;
@@ -15,6 +15,7 @@ mod shared;
 mod threads;
 mod store;
 mod place;
+mod judging;
 #[cfg(test)]
 mod tests;
 
