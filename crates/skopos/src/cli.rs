@@ -47,6 +47,9 @@ pub(crate) enum Verb {
     /// List the jobs of the site, running and finished
     #[command(before_help = "Example: skopos jobs --user ann --state failed")]
     Jobs(verbs::jobs::JobsArgs),
+    /// Show, compare, export or tag a job
+    #[command(before_help = "Example: skopos job show 4711")]
+    Job(verbs::job::JobArgs),
     /// Propose an allocation for the next task of a class
     #[command(before_help = "Example: skopos estimate make --minimize waste")]
     Estimate(verbs::estimate::EstimateArgs),
@@ -161,6 +164,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Run(args) => verbs::run::run(global, &args),
         Verb::Archive(args) => verbs::archive::run(global, &args),
         Verb::Jobs(args) => verbs::jobs::run(global, &args),
+        Verb::Job(args) => verbs::job::run(global, &args),
         Verb::Estimate(args) => verbs::estimate::run(global, &args),
         Verb::Top(args) => verbs::top::run(global, &args),
         Verb::Ls(args) => verbs::ls::run(global, &args),

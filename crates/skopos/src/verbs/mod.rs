@@ -19,6 +19,7 @@ mod watch_sql;
 pub(crate) mod hub;
 pub(crate) mod pki;
 pub(crate) mod jobs;
+pub(crate) mod job;
 pub(crate) mod join;
 pub(crate) mod simulate;
 pub(crate) mod calibrate;
