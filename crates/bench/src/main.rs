@@ -32,6 +32,7 @@ mod intervals;
 mod task;
 mod cluster;
 mod estimate;
+mod findings;
 mod query;
 mod fill_history;
 
@@ -140,6 +141,8 @@ enum Name {
     Estimate,
     /// Resource queries over 16 nodes, beside Redis, PostgreSQL, Prometheus, SQLite and DuckDB
     Query,
+    /// Findings on jobs with and without each fault: precision and recall
+    Findings,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -159,6 +162,7 @@ impl Name {
             Self::Cluster => "cluster",
             Self::Estimate => "estimate",
             Self::Query => "query",
+            Self::Findings => "findings",
             Self::Worker => "worker",
         }
     }
@@ -169,7 +173,7 @@ impl Name {
             Self::Score | Self::Delphi | Self::Degree | Self::Height | Self::Query => {
                 Some(plan.rounds)
             }
-            Self::Anatomy | Self::Intervals | Self::Estimate => Some(1),
+            Self::Anatomy | Self::Intervals | Self::Estimate | Self::Findings => Some(1),
             // Rows differ: windows, pairs of runs, and rounds.
             Self::Agent | Self::Task | Self::Cluster | Self::Worker => None,
         }
@@ -192,6 +196,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Cluster => cluster::run(&plan, args.case, args.nodes.map(|nodes| nodes as usize))?,
         Name::Estimate => estimate::run()?,
         Name::Query => query::run(&plan)?,
+        Name::Findings => findings::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());

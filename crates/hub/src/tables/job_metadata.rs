@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use skopos_model::job::JobId;
+use skopos_model::task::RESOURCES;
 use skopos_query::arrow::array::{ArrayRef, Int64Builder, StringBuilder};
 use skopos_query::{BoxError, Column, Fingerprint, Rows, Scan, Table};
 use skopos_store::jobs::JobEntry;
@@ -25,7 +26,7 @@ impl JobMetadata {
             Column::integer("generation", "Number of the job's run, from 0 on"),
             Column::text(
                 "field",
-                "`launcher`, `command`, `folder`, `node`, `tag`, `requested`, `used`, `detail`, `status`, `signal`, `report_finding`, `schema`, `reports` or `parts`",
+                "`launcher`, `command`, `folder`, `node`, `tag`, `requested`, `used`, `detail`, `state`, `status`, `signal`, `report_finding`, `schema`, `reports` or `parts`",
             ),
             Column::text("name", "Of a resource or a detail: its name"),
             Column::text("value", "The value; a field with several values has several rows"),
@@ -96,13 +97,15 @@ fn fields(entry: &JobEntry) -> Vec<(&'static str, String, String)> {
     }
     entry.nodes.iter().for_each(|node| add("node", "", node.clone()));
     entry.all_tags().into_iter().for_each(|tag| add("tag", "", tag.to_owned()));
+    add("state", "", entry.state().name().to_owned());
+    for resource in RESOURCES {
+        let used = entry.used(resource.name).map_or(String::new(), |used| used.to_string());
+        add("used", resource.name, used);
+    }
     if let Some(end) = &entry.end {
         let number = |number: Option<i32>| number.map_or(String::new(), |n| n.to_string());
         add("status", "", number(end.value.status));
         add("signal", "", number(end.value.signal));
-        for (name, value) in &end.value.used {
-            add("used", name, value.to_string());
-        }
     }
     entry.findings.iter().for_each(|finding| add("report_finding", "", finding.clone()));
     entry.schemas.iter().for_each(|schema| add("schema", "", schema.clone()));

@@ -67,10 +67,11 @@ fn sort(pairs: &mut [Pair]) {
 pub(crate) fn run(global: &Global, a: &str, b: &str) -> Result<ExitCode, Failure> {
     let hub = Hub::open(global)?;
     let (a, b) = (hub.find(a)?, hub.find(b)?);
-    let mut metrics = resources(&hub, &a, &b)?;
+    let (fields_a, fields_b) = (fields(&hub, &a)?, fields(&hub, &b)?);
+    let mut metrics = resources(&fields_a, &fields_b);
     metrics.extend(means(&hub, &a, &b)?);
     sort(&mut metrics);
-    let metadata = differing(&fields(&hub, &a)?, &fields(&hub, &b)?);
+    let metadata = differing(&fields_a, &fields_b);
     let compared = Compared { a: a.to_string(), b: b.to_string(), metadata, metrics };
     let mut out = Out::new(global.style());
     match out.style {
@@ -105,18 +106,18 @@ fn human(compared: &Compared, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// Returns the resources that one of the jobs has.
-fn resources(hub: &Hub, a: &Id, b: &Id) -> Result<Vec<Pair>, Failure> {
-    let row = |id: &Id| {
-        let rows = hub.rows(&format!("SELECT * FROM jobs WHERE {}", id.condition()))?;
-        Ok::<_, Failure>(rows.into_iter().next().unwrap_or_default())
-    };
-    let (a, b) = (row(a)?, row(b)?);
+fn resources(a: &[Field], b: &[Field]) -> Vec<Pair> {
     let pair = |resource: &skopos_model::task::Resource| {
-        let value = |row: &super::hub::Row| row.get(resource.name)?.as_f64();
-        Pair::new(resource.name, resource.unit, value(&a), value(&b))
+        let value = |all: &[Field]| {
+            let is_it = |field: &&Field| {
+                field.field == "used" && field.name.as_deref() == Some(resource.name)
+            };
+            all.iter().find(is_it)?.value.parse().ok()
+        };
+        Pair::new(resource.name, resource.unit, value(a), value(b))
     };
     let pairs = RESOURCES.iter().map(pair);
-    Ok(pairs.filter(|pair| pair.a.is_some() || pair.b.is_some()).collect())
+    pairs.filter(|pair| pair.a.is_some() || pair.b.is_some()).collect()
 }
 
 /// Returns the means of metrics over nodes and time, of those that both jobs have.
@@ -158,7 +159,8 @@ fn differing(a: &[Field], b: &[Field]) -> Vec<FieldPair> {
         let (a, b) = (values(a, &field), values(b, &field));
         FieldPair { field, a, b }
     });
-    pairs.filter(|pair| pair.a != pair.b && pair.field != "parts").collect()
+    let is_told = |pair: &FieldPair| pair.field != "parts" && !pair.field.starts_with("used ");
+    pairs.filter(|pair| pair.a != pair.b && is_told(pair)).collect()
 }
 
 #[cfg(test)]

@@ -59,12 +59,18 @@ impl OneJob {
             return Err(Failure::no(format!("there is no job `{id}`")));
         };
         let is_resource = |name: &str| RESOURCES.iter().any(|resource| resource.name == name);
-        let (used, metadata): (Map<_, _>, Map<_, _>) =
-            row.into_iter().partition(|(name, _)| is_resource(name));
-        let used = used.into_iter().filter(|(_, value)| !value.is_null()).collect();
+        let mut metadata: Map<_, _> =
+            row.into_iter().filter(|(name, _)| !is_resource(name)).collect();
+        // The list of jobs is a second behind the records of a job, and its fields are not.
+        let (used, fields): (Vec<Field>, Vec<Field>) =
+            fields(hub, id)?.into_iter().partition(|field| field.field == "used");
+        let number = |field: Field| Some((field.name?, field.value.parse::<f64>().ok()?.into()));
+        let used = used.into_iter().filter_map(number).collect();
+        let (state, fields): (Vec<Field>, Vec<Field>) =
+            fields.into_iter().partition(|field| field.field == "state");
+        metadata.extend(state.into_iter().map(|field| (field.field, field.value.into())));
         let (series, series_left_out) = lines(hub, id)?;
         let (job, generation) = (id.job.clone(), id.generation);
-        let fields = fields(hub, id)?;
         let findings = findings(hub, id)?;
         Ok(Self { job, generation, metadata, fields, findings, used, series, series_left_out })
     }
