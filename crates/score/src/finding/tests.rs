@@ -327,6 +327,19 @@ fn a_job_is_compared_with_earlier_ones_of_its_class() {
     check(&JobView { start: None, ..of(4.0 * GIB) }, 20, "unknown", "user and the application");
 }
 
+/// The page of the reference has a row of each rule, in the order of the code, and no other.
+#[test]
+fn the_reference_has_each_rule_as_the_code_has_it() {
+    let page = include_str!("../../../../docs/reference/findings.md");
+    let row = |rule: &Rule| {
+        let Rule { name, condition, inputs, advice, .. } = rule;
+        format!("| `{name}` | {condition} | {inputs} | {advice} |")
+    };
+    let expected: Vec<String> = RULES.iter().copied().chain([&CLASS]).map(row).collect();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(rows, expected);
+}
+
 #[test]
 fn every_rule_is_documented_once() {
     let all = judge(&JobView::default(), &[]);

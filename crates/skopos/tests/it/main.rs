@@ -41,5 +41,6 @@ mod differential;
 mod abuse;
 mod docs_examples;
 mod archive;
+mod job;
 mod jobs;
 mod history;
