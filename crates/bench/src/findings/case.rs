@@ -6,7 +6,6 @@ use serde_json::Value as Json;
 use skopos_model::SplitMix64;
 
 use super::work::{Doing, Work};
-use super::{clean, composed, faults};
 
 /// A set of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +87,16 @@ pub(super) struct Cases {
 }
 
 impl Cases {
+    /// Returns an empty collection.
+    pub(super) fn new(set: Set, seed: u64) -> Self {
+        Self { set, random: SplitMix64::new(seed), all: Vec::new() }
+    }
+
+    /// Returns the collected cases.
+    pub(super) fn done(self) -> Vec<Case> {
+        self.all
+    }
+
     pub(super) fn is_held_out(&self) -> bool {
         self.set == Set::HeldOut
     }
@@ -100,39 +109,5 @@ impl Cases {
     pub(super) fn add(&mut self, what: &str, faults: &'static [&'static str], job: Job) {
         let name = format!("{}/{:02} {what}", self.set.name(), self.all.len());
         self.all.push(Case { name, faults, job });
-    }
-}
-
-/// Returns all jobs of a set.
-pub(super) fn all(set: Set, seed: u64) -> Vec<Case> {
-    let mut cases = Cases { set, random: SplitMix64::new(seed), all: Vec::new() };
-    faults::add(&mut cases);
-    composed::add(&mut cases);
-    clean::add(&mut cases);
-    cases.all
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use skopos_score::finding::{CLASS, RULES};
-
-    use super::*;
-
-    /// Each set is large enough: 60 jobs, 20 of them clean, and two with each fault.
-    #[test]
-    fn sets_have_clean_jobs_and_each_fault() {
-        for set in [Set::Development, Set::HeldOut] {
-            let cases = all(set, 1);
-            assert!(cases.len() >= 60, "{}", cases.len());
-            assert!(cases.iter().filter(|case| case.faults.is_empty()).count() >= 20);
-            let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-            assert_eq!(names.len(), cases.len());
-            for rule in RULES.iter().copied().chain([&CLASS]) {
-                let with = cases.iter().filter(|case| case.faults.contains(&rule.name)).count();
-                assert!(with >= 2, "{}: {with}", rule.name);
-            }
-        }
     }
 }

@@ -9,6 +9,7 @@ mod case;
 mod clean;
 mod composed;
 mod faults;
+mod sets;
 mod run;
 mod tally;
 
@@ -34,7 +35,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report, Failure> {
     // A short run judges the development set alone, so that trying things does not wear out the other.
     let sets = if plan.is_short { &SEEDS[..1] } else { &SEEDS[..] };
     for (set, seed) in sets {
-        let cases = case::all(*set, *seed);
+        let cases = sets::all(*set, *seed);
         let judged = run::run(plan, *set, &cases)?;
         tally::add(&mut report, *set, *seed, &cases, &judged);
     }

@@ -32,7 +32,7 @@ const PERIOD: f64 = 100_000.0;
 /// The verdicts about a job by rule, or the reason why it could not run here.
 pub(super) type Judged = Result<BTreeMap<String, Said>, String>;
 
-/// What a rule says about a job.
+/// The statement of a rule about a job.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) verdict: String,

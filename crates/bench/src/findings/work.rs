@@ -20,7 +20,7 @@ const STEP: Duration = Duration::from_millis(20);
 /// The most bytes of a file that is written; then it is written again from its start.
 const MAX_FILE: u64 = 64 << 20;
 
-/// What a program does.
+/// An activity of a program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Doing {
     /// Threads that compute, each for a share of the time.

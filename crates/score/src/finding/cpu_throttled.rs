@@ -1,6 +1,7 @@
 //! CPU throttled: the control group of the job has a limit on processor time, and reached it.
 
-use super::rule::{MIN_WALL_SECONDS, Rule};
+use super::numbers::MIN_WALL_SECONDS;
+use super::rule::Rule;
 use super::verdict::{Evidence, Found, Judging, Severity, Verdict};
 use super::view::JobView;
 

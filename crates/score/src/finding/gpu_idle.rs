@@ -1,7 +1,7 @@
 //! GPU idle: the job requested GPUs and did not use them.
 
-use super::numbers::mean;
-use super::rule::{MIN_WALL_SECONDS, Rule};
+use super::numbers::{MIN_WALL_SECONDS, mean};
+use super::rule::Rule;
 use super::series::Series;
 use super::verdict::{Evidence, Found, Judging, Severity, Verdict};
 use super::view::JobView;

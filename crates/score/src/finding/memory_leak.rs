@@ -5,8 +5,8 @@
 //! its input and then works on it stops to grow; one that allocates in waves goes down again. A job that collects results
 //! until its end looks like a leak, and the finding says that.
 
-use super::numbers::{median, slope};
-use super::rule::{MIN_WALL_SECONDS, Rule};
+use super::numbers::{MIN_WALL_SECONDS, median, slope};
+use super::rule::Rule;
 use super::series::Series;
 use super::verdict::{Evidence, Found, Judging, Severity, Verdict};
 use super::view::JobView;

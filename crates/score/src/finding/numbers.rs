@@ -1,4 +1,7 @@
-//! Robust statistics of few numbers.
+//! Robust statistics of few numbers, and the bounds that several rules share.
+
+/// The shortest job that is judged by its use of time, in seconds. Starting and loading dominates a shorter one.
+pub(super) const MIN_WALL_SECONDS: f64 = 2.0;
 
 /// The factor by which the median absolute deviation of a normal distribution is smaller than its standard deviation.
 const MAD_TO_SIGMA: f64 = 1.4826;

@@ -3,9 +3,6 @@
 use super::verdict::{Judging, Verdict};
 use super::view::JobView;
 
-/// The shortest job that is judged by its use of time, in seconds. Starting and loading dominates a shorter one.
-pub(super) const MIN_WALL_SECONDS: f64 = 2.0;
-
 /// A rule: a condition of a job, with its documentation.
 #[derive(Debug)]
 pub struct Rule {

@@ -2,7 +2,8 @@
 
 use skopos_model::task::amount;
 
-use super::rule::{MIN_WALL_SECONDS, Rule};
+use super::numbers::MIN_WALL_SECONDS;
+use super::rule::Rule;
 use super::verdict::{Evidence, Found, Judging, Severity, Verdict};
 use super::view::JobView;
 

@@ -152,7 +152,15 @@ fn memory_leak() {
     check("memory_leak", &of(&|at| if at > 60.0 { GIB } else { 0.2 * GIB }), "absent", "");
     check("memory_leak", &of(&|at| GIB + at), "absent", "");
     check("memory_leak", &of(&|at| 10.0 * GIB + MIB * at), "absent", "");
-    // Levels off like a cache that fills up.
+    // Grows by much in relation to little.
+    check("memory_leak", &of(&|at| 5.0 * MIB + 0.2 * MIB * at), "absent", "");
+    // Grows in the mean, and goes down as often as up.
+    let unsteady = |at: f64| {
+        500.0 * MIB + 2.0 * MIB * at + if (at + 12.0) % 16.0 < 8.0 { 60.0 * MIB } else { 0.0 }
+    };
+    check("memory_leak", &of(&unsteady), "absent", "");
+    // Levels off like a cache that fills up, fast and slowly.
+    check("memory_leak", &of(&|at| GIB * (1.0 - (-at / 20.0).exp())), "absent", "");
     check("memory_leak", &of(&|at| GIB * (1.0 - (-at / 15.0).exp())), "absent", "");
     check("memory_leak", &job(&[], &[]), "unknown", "no series");
     let few = Series::new("", "resident_bytes", (0..10).map(f64::from).map(|at| (at, at * GIB)));
@@ -274,6 +282,8 @@ fn swapping() {
     let of = |swap: f64| job(&[], &[("swap_bytes_max", swap), ("resident_bytes_max", GIB)]);
     check("swapping", &of(GIB), "found", "1 GiB of the job's memory");
     check("swapping", &of(1e6), "absent", "");
+    let small = [("swap_bytes_max", 30.0 * MIB), ("resident_bytes_max", 100.0 * MIB)];
+    check("swapping", &job(&[], &small), "absent", "");
     check("swapping", &job(&[], &[("memory_delay_seconds", 40.0)]), "found", "waited for memory");
     check(
         "swapping",
@@ -323,6 +333,10 @@ fn a_job_is_compared_with_earlier_ones_of_its_class() {
     check(&of(0.3 * GIB), 20, "found", "resident_bytes_max");
     check(&of(1.1 * GIB), 20, "absent", "");
     check(&of(4.0 * GIB), MIN_EARLIER - 1, "unknown", "fewer than 8");
+    // Earlier jobs that differ among each other by as much.
+    let varied = |at: i32| [("resident_bytes_max".to_owned(), GIB * f64::from(1 + at % 5))].into();
+    let varied: Vec<Earlier> = (0..20).map(varied).collect();
+    assert_eq!(judge_class(&of(6.0 * GIB), &varied), Verdict::Absent);
     check(&JobView { end: None, ..of(4.0 * GIB) }, 20, "unknown", "not ended");
     check(&JobView { start: None, ..of(4.0 * GIB) }, 20, "unknown", "user and the application");
 }

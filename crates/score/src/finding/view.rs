@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use skopos_model::job::{JobEnd, JobStart, JobState};
 use skopos_model::task::{Combine, Completeness, RankUse, Reading, Summary, resource};
 
-use super::numbers::is_amount;
-use super::rule::MIN_WALL_SECONDS;
+use super::numbers::{MIN_WALL_SECONDS, is_amount};
 use super::series::Series;
 use super::verdict::Verdict;
 
