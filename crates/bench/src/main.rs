@@ -32,6 +32,7 @@ mod intervals;
 mod task;
 mod cluster;
 mod estimate;
+mod findings;
 mod query;
 mod store;
 mod fill_history;
@@ -143,6 +144,8 @@ enum Name {
     Query,
     /// Jobs in layers under the loads of SLAte's evaluation, beside SQLite, PostgreSQL and a file for each job
     Store,
+    /// Findings on jobs with and without each fault: precision and recall
+    Findings,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -163,6 +166,7 @@ impl Name {
             Self::Estimate => "estimate",
             Self::Query => "query",
             Self::Store => "store",
+            Self::Findings => "findings",
             Self::Worker => "worker",
         }
     }
@@ -176,7 +180,7 @@ impl Name {
             | Self::Height
             | Self::Query
             | Self::Store => Some(plan.rounds),
-            Self::Anatomy | Self::Intervals | Self::Estimate => Some(1),
+            Self::Anatomy | Self::Intervals | Self::Estimate | Self::Findings => Some(1),
             // Rows differ: windows, pairs of runs, and rounds.
             Self::Agent | Self::Task | Self::Cluster | Self::Worker => None,
         }
@@ -200,6 +204,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Estimate => estimate::run()?,
         Name::Query => query::run(&plan)?,
         Name::Store => store::run(&plan)?,
+        Name::Findings => findings::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use crate::agent::bursts;
 use crate::dag;
+use crate::findings;
 use crate::score::{latest, memory, publish, subscribe};
 use crate::worker::{Line, Role, Task};
 use skopos_term::Failure;
@@ -15,7 +16,7 @@ use skopos_term::Failure;
 type Work = fn(Json) -> Result<(), Failure>;
 
 /// All roles by name.
-const ROLES: [(&str, Work); 11] = [
+const ROLES: [(&str, Work); 12] = [
     entry::<latest::SkoposWriter>(),
     entry::<latest::RedisWriter>(),
     entry::<publish::SkoposLoad>(),
@@ -27,6 +28,7 @@ const ROLES: [(&str, Work); 11] = [
     entry::<dag::SkoposDag>(),
     entry::<dag::RedisDag>(),
     entry::<bursts::Bursts>(),
+    entry::<findings::Work>(),
 ];
 
 const fn entry<R: Role>() -> (&'static str, Work) {

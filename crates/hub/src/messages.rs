@@ -59,7 +59,8 @@ pub struct StoreRequest {
     pub epoch: i64,
 }
 
-/// A record of a job whose content is a document.
+/// A record of a job whose content is a document. That of a measurement is `{"schema":"task","values":[1.0,null]}`; a
+/// value that is not known is `null`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct JobDocument {
     /// Id that the batch system gave the job.

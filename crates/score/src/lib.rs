@@ -1,6 +1,6 @@
 //! SCoRe: the computations on facts. It holds the graph of facts and insights, the policies that
-//! decide how often a sensor is polled, the prediction of a value between two polls, and the
-//! detectors of unusual values.
+//! decide how often a sensor is polled, the prediction of a value between two polls, the
+//! detectors of unusual values, and the rules that find faults of jobs.
 //!
 //! # Invariants
 //! - The crate is pure: it has no clock, no randomness and no files. Every call carries the time,
@@ -11,8 +11,8 @@
 //!   read are `#[inline]`, and rare error paths beside them are functions of their own.
 //!
 //! Read in this order: [`Insight`] and [`Inputs`], then `insight` for the fifteen built-in insights
-//! and `graph` for the engine that runs them. `interval`, `delphi`, `anomaly` and `budget` are
-//! independent of each other; a [`trace`] replays recorded values through them.
+//! and `graph` for the engine that runs them. `interval`, `delphi`, `anomaly`, `finding` and
+//! `budget` are independent of each other; a [`trace`] replays recorded values through them.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ pub mod interval;
 pub mod trace;
 pub mod delphi;
 pub mod anomaly;
+pub mod finding;
 pub mod budget;
 mod error;
 pub mod duration;

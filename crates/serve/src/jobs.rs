@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use skopos_access::Caller;
 use skopos_hub::Backend;
 use skopos_hub::jobs::StoreError;
@@ -47,10 +48,25 @@ pub(crate) fn store(backend: &Backend, request: &StoreRequest) -> Head {
     }
 }
 
+/// A measurement as a document.
+#[derive(Deserialize)]
+struct Measurement {
+    schema: String,
+    /// A value that is not known is `null`.
+    values: Vec<Option<f64>>,
+}
+
 fn content(record: &JobDocument) -> Result<(Kind, Vec<u8>), StoreError> {
     let unknown = || StoreError::Producer(format!("the kind {:?} is not known", record.kind));
-    let kind = Kind::of_name(&record.kind).filter(|kind| *kind != Kind::Sample);
-    let content = serde_json::to_vec(&record.document);
     let invalid = |e: serde_json::Error| StoreError::Producer(e.to_string());
-    Ok((kind.ok_or_else(unknown)?, content.map_err(invalid)?))
+    let kind = Kind::of_name(&record.kind).ok_or_else(unknown)?;
+    let content = match kind {
+        Kind::Sample => {
+            let measurement = Measurement::deserialize(&record.document).map_err(invalid)?;
+            let values = measurement.values.into_iter().map(|value| value.unwrap_or(f64::NAN));
+            JobRecord::sample_content(&measurement.schema, &values.collect::<Vec<_>>())
+        }
+        _ => serde_json::to_vec(&record.document).map_err(invalid)?,
+    };
+    Ok((kind, content))
 }

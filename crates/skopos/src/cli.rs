@@ -50,6 +50,9 @@ pub(crate) enum Verb {
     /// Make the catalogue of jobs again from the segments, print it, or compare the two
     #[command(before_help = "Example: skopos mds verify")]
     Mds(verbs::mds::MdsArgs),
+    /// Show, compare, export or tag a job
+    #[command(before_help = "Example: skopos job show 4711")]
+    Job(verbs::job::JobArgs),
     /// Propose an allocation for the next task of a class
     #[command(before_help = "Example: skopos estimate make --minimize waste")]
     Estimate(verbs::estimate::EstimateArgs),
@@ -165,6 +168,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Archive(args) => verbs::archive::run(global, &args),
         Verb::Jobs(args) => verbs::jobs::run(global, &args),
         Verb::Mds(args) => verbs::mds::run(global, &args),
+        Verb::Job(args) => verbs::job::run(global, &args),
         Verb::Estimate(args) => verbs::estimate::run(global, &args),
         Verb::Top(args) => verbs::top::run(global, &args),
         Verb::Ls(args) => verbs::ls::run(global, &args),

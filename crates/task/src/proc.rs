@@ -75,6 +75,8 @@ pub(crate) struct Io {
     pub(crate) written_bytes: u64,
     pub(crate) device_read_bytes: u64,
     pub(crate) device_written_bytes: u64,
+    /// Number of system calls that read.
+    pub(crate) read_calls: u64,
     /// Number of system calls that wrote.
     pub(crate) write_calls: u64,
 }
@@ -97,6 +99,7 @@ impl Io {
             device_written_bytes: self
                 .device_written_bytes
                 .saturating_sub(earlier.device_written_bytes),
+            read_calls: self.read_calls.saturating_sub(earlier.read_calls),
             write_calls: self.write_calls.saturating_sub(earlier.write_calls),
         }
     }
@@ -108,6 +111,7 @@ impl std::ops::AddAssign for Io {
         self.written_bytes += other.written_bytes;
         self.device_read_bytes += other.device_read_bytes;
         self.device_written_bytes += other.device_written_bytes;
+        self.read_calls += other.read_calls;
         self.write_calls += other.write_calls;
     }
 }
@@ -224,6 +228,7 @@ fn parse_io(text: &str) -> Option<Io> {
         device_read_bytes: number("read_bytes:")?,
         device_written_bytes: number("write_bytes:")?
             .saturating_sub(number("cancelled_write_bytes:").unwrap_or(0)),
+        read_calls: number("syscr:")?,
         write_calls: number("syscw:")?,
     })
 }

@@ -7,7 +7,8 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`, `place`, `mds`.
+//! Read in this order: `batch`, `signal`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`, `place`, `mds`,
+//! `judging`.
 
 mod batch;
 mod signal;
@@ -22,6 +23,7 @@ mod place;
 mod mds;
 #[cfg(test)]
 mod mds_tests;
+mod judging;
 #[cfg(test)]
 mod tests;
 

@@ -13,7 +13,7 @@ use skopos_store::jobs::{Filter, PageRequest, StoredRecord, Visibility};
 use crate::jobs::{Jobs, JobsPlace, Piece};
 
 /// The most jobs of one statement. A job has up to millions of rows.
-const MAX_JOBS: usize = 100;
+pub(super) const MAX_JOBS: usize = 100;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -104,7 +104,7 @@ impl Table for JobSamples {
 }
 
 /// Returns the runs of a job that the caller may read.
-fn runs(jobs: &Jobs, scan: &Scan, job: &str) -> Result<Vec<JobId>, BoxError> {
+pub(super) fn runs(jobs: &Jobs, scan: &Scan, job: &str) -> Result<Vec<JobId>, BoxError> {
     let filter = Filter { job: Some(job.to_owned()), ..Filter::new(Visibility::Nothing) };
     let page = jobs.search(scan.caller(), filter, &PageRequest::default())?;
     let mut ids: Vec<JobId> = page.items.into_iter().map(|row| row.id).collect();

@@ -119,7 +119,7 @@ impl Table for JobsTable {
 }
 
 /// Returns the conditions that the catalogue applies. The visibility is set by [`Jobs::search`].
-fn filter_of(scan: &Scan) -> Filter {
+pub(super) fn filter_of(scan: &Scan) -> Filter {
     let only = |column: &str| match scan.texts(column).as_deref() {
         Some([text]) => Some((*text).to_owned()),
         _ => None,

@@ -8,6 +8,10 @@ mod anomalies;
 mod tasks;
 mod jobs;
 mod job_samples;
+mod job_findings;
+mod job_metadata;
+#[cfg(test)]
+mod job_tests;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +25,8 @@ use crate::jobs::JobsPlace;
 use self::anomalies::Anomalies;
 use self::insights::Insights;
 pub use self::insights::{InsightInfo, LookUp};
+use self::job_findings::JobFindings;
+use self::job_metadata::JobMetadata;
 use self::job_samples::JobSamples;
 use self::jobs::JobsTable;
 use self::tasks::Tasks;
@@ -41,5 +47,7 @@ pub fn register(
     registry.register(Tasks::all(archive.clone()))?;
     registry.register(Tasks::of_jobs(archive))?;
     registry.register(JobsTable::new(jobs.clone()))?;
-    registry.register(JobSamples::new(jobs))
+    registry.register(JobSamples::new(jobs.clone()))?;
+    registry.register(JobMetadata::new(jobs.clone()))?;
+    registry.register(JobFindings::new(jobs))
 }

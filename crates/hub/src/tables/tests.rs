@@ -20,10 +20,10 @@ const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
 
 /// Topics with one sample each.
 #[derive(Debug)]
-struct World(Vec<(Topic, Sample)>);
+pub(super) struct World(Vec<(Topic, Sample)>);
 
 impl World {
-    fn new(all: &[(&str, Value)]) -> Self {
+    pub(super) fn new(all: &[(&str, Value)]) -> Self {
         let one = |(topic, value): &(&str, Value)| {
             (Topic::new(topic).expect("a topic"), Sample::measured(NOW, value.clone()))
         };
@@ -95,8 +95,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Returns each row as text, sorted.
 fn answer(engine: &Engine, sql: &str) -> Vec<String> {
-    let answer = block_on(engine.query(&Caller::Owner, sql, &Limits::default()));
-    let answer = answer.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    rows_for(engine, &Caller::Owner, sql).unwrap_or_else(|e| panic!("{sql}: {e}"))
+}
+
+/// Returns each row that a caller gets as text, sorted.
+pub(super) fn rows_for(engine: &Engine, caller: &Caller, sql: &str) -> Result<Vec<String>, Error> {
+    let answer = block_on(engine.query(caller, sql, &Limits::default()))?;
     let options = FormatOptions::default().with_null("NULL");
     let mut rows = Vec::new();
     for batch in &answer.batches {
@@ -109,7 +113,7 @@ fn answer(engine: &Engine, sql: &str) -> Vec<String> {
         }
     }
     rows.sort();
-    rows
+    Ok(rows)
 }
 
 /// A report of a task that began at a time and used this many bytes.
@@ -323,10 +327,20 @@ fn tasks_are_asked_again_with_the_clock() {
 fn tables_have_help() {
     let engine = engine(None);
     let all = "SELECT name FROM tables WHERE help <> '' AND
-               name IN ('insights', 'anomalies', 'tasks', 'parallel_jobs', 'jobs', 'job_samples')";
+               name IN ('insights', 'anomalies', 'tasks', 'parallel_jobs', 'jobs', 'job_samples',
+               'job_metadata', 'job_findings')";
     assert_eq!(
         answer(&engine, all),
-        ["anomalies", "insights", "job_samples", "jobs", "parallel_jobs", "tasks"]
+        [
+            "anomalies",
+            "insights",
+            "job_findings",
+            "job_metadata",
+            "job_samples",
+            "jobs",
+            "parallel_jobs",
+            "tasks"
+        ]
     );
     assert_eq!(answer(&engine, "SELECT name FROM columns WHERE help = ''"), [""; 0]);
 }

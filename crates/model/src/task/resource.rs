@@ -115,6 +115,20 @@ pub static RESOURCES: &[Resource] = &[
         "Bytes written to files, pipes and sockets by write and similar calls, sendfile and copy_file_range; not by send, splice, mmap",
     ),
     new(
+        "read_calls",
+        "",
+        "",
+        Sum,
+        "Calls that read from files, pipes and sockets, as the kernel counts them: read and similar calls",
+    ),
+    new(
+        "write_calls",
+        "",
+        "",
+        Sum,
+        "Calls that wrote to files, pipes and sockets, as the kernel counts them: write and similar calls",
+    ),
+    new(
         "device_read_bytes",
         "",
         "bytes",
@@ -166,6 +180,13 @@ pub static RESOURCES: &[Resource] = &[
         "seconds",
         Sum,
         "Time that threads were ready and had no processor",
+    ),
+    new(
+        "throttled_seconds",
+        "",
+        "seconds",
+        Sum,
+        "Time that the control group of the task, or one above it, waited because of its limit on processor time",
     ),
     new("io_delay_seconds", "", "seconds", Sum, "Time that threads waited for storage"),
     new(

@@ -20,6 +20,7 @@ pub(crate) mod hub;
 pub(crate) mod pki;
 pub(crate) mod jobs;
 pub(crate) mod mds;
+pub(crate) mod job;
 pub(crate) mod join;
 pub(crate) mod simulate;
 pub(crate) mod calibrate;

@@ -41,6 +41,7 @@ mod differential;
 mod abuse;
 mod docs_examples;
 mod archive;
+mod job;
 mod jobs;
 #[path = "../../../hub/src/catalogue/postgres/server.rs"]
 mod postgres_server;

@@ -52,6 +52,8 @@ pub(crate) struct Cgroup {
     delegation: Vec<Delegation>,
     /// The reason why a group above delegates no controllers.
     delegation_error: Option<String>,
+    /// Throttled time of the groups above the task's one when it began, in seconds.
+    throttled_before: f64,
     /// The reason why the groups no longer hold the whole task within its limit, if a sample found one.
     lost: Option<String>,
 }
@@ -77,7 +79,9 @@ impl Group {
 impl Cgroup {
     pub(crate) fn new(limits: &Limits) -> Self {
         let (groups, delegation) = (Vec::new(), Vec::new());
-        Self { limits: limits.clone(), groups, delegation, delegation_error: None, lost: None }
+        let limits = limits.clone();
+        let (delegation_error, lost) = (None, None);
+        Self { limits, groups, delegation, delegation_error, throttled_before: 0.0, lost }
     }
 
     /// The controllers that the limits need.
@@ -193,6 +197,20 @@ impl Cgroup {
         (!is_kept).then(|| "the limit of the control group was raised".to_owned())
     }
 
+    /// Returns the time that the task's groups and those above them were throttled, in seconds; `None` if no group
+    /// counts it. A limit is often set on the group of a whole job, and only that group counts it.
+    fn throttled_seconds(&self) -> Option<f64> {
+        let folders = self.groups.iter().flat_map(|group| group.folder.ancestors());
+        let counted: HashSet<&Path> = folders.filter(|at| at.join("cpu.stat").exists()).collect();
+        let of = |folder: &&Path| {
+            let path = folder.join("cpu.stat");
+            let nanos = events::keyed(&path, "throttled_time").map(|n| n as f64 / 1e9);
+            nanos.or_else(|| events::keyed(&path, "throttled_usec").map(|n| n as f64 / 1e6))
+        };
+        let all: Vec<f64> = counted.iter().filter_map(of).collect();
+        (!all.is_empty()).then(|| all.iter().sum())
+    }
+
     /// Returns the peak of the group's charge.
     fn charged_max(&self) -> Option<u64> {
         self.number("memory.peak").or_else(|| self.number("memory.max_usage_in_bytes"))
@@ -255,6 +273,7 @@ impl Mechanism for Cgroup {
         match refused {
             Some(e) if self.groups.is_empty() => Err(e),
             _ => {
+                self.throttled_before = self.throttled_seconds().unwrap_or_default();
                 ledger.membership.group = Some(group_name::own_name(group_name::TASK)?);
                 Ok(())
             }
@@ -344,6 +363,8 @@ impl Mechanism for Cgroup {
                 "its control group has no controller `memory`",
             );
         }
+        let throttled = self.throttled_seconds().map(|all| (all - self.throttled_before).max(0.0));
+        let above = Some("contains waits of other processes in the groups above the task's one");
         let stall = Some("time in which at least one thread waited; simultaneous waits count once");
         let (all, least) = (Completeness::All, Completeness::AtLeast);
         for (name, value, completeness, error_bound, reason) in [
@@ -352,6 +373,7 @@ impl Mechanism for Cgroup {
             ("system_seconds", system, all, None, Some(BY_TICKS)),
             ("cgroup_bytes_max", self.charged_max().map(|b| b as f64), all, Some(0.0), None),
             ("threads_max", self.number("pids.peak").map(|n| n as f64), all, Some(0.0), None),
+            ("throttled_seconds", throttled, all, None, above),
             ("memory_delay_seconds", self.stall_seconds("memory.pressure"), least, None, stall),
             ("cpu_delay_seconds", self.stall_seconds("cpu.pressure"), least, None, stall),
             ("io_delay_seconds", self.stall_seconds("io.pressure"), least, None, stall),

@@ -21,6 +21,9 @@ const RESOLUTION_SECONDS: f64 = 1e-6;
 /// The note on every value.
 pub(crate) const UNWAITED: &str = "excludes processes whose parents ignore SIGCHLD";
 
+/// The note on calls.
+const NOT_IN_CALLS: &str = "excludes calls such as splice, recv and send, and rings";
+
 /// The note on voluntary switches if a tracer stops threads.
 const WITHOUT_STOPS: &str = "minus one for each stop by the monitor";
 
@@ -89,6 +92,8 @@ impl Mechanism for Wait4 {
         };
         offer("read_bytes", io.read_bytes, Some(0.0), Some(NOT_IN_BYTES));
         offer("written_bytes", io.written_bytes, Some(0.0), Some(NOT_IN_BYTES));
+        offer("read_calls", io.read_calls, Some(0.0), Some(NOT_IN_CALLS));
+        offer("write_calls", io.write_calls, Some(0.0), Some(NOT_IN_CALLS));
         offer("device_read_bytes", io.device_read_bytes, Some(0.0), None);
         offer("device_written_bytes", io.device_written_bytes, None, None);
     }

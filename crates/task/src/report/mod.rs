@@ -171,6 +171,8 @@ fn why_unknown(name: &str, level: u8, uses: &[MechanismUse]) -> &'static str {
         {
             "the task ended before the first sample"
         }
+        "throttled_seconds" => "no control group that counts it was found for the task",
+        "read_calls" | "write_calls" => "counted for tasks that the monitor started itself",
         "cgroup_bytes_max" | "memory_delay_seconds" => "the task had no control group of its own",
         "received_bytes" | "sent_bytes" | "opened_files" => "counted at level 3 only",
         "modified_files" => "counted by `fanotify`, which needs root, level 3 and --watch",

@@ -10,12 +10,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value as Json, json};
 use skopos_hub::client::{reach, store_jobs};
 use skopos_hub::messages::{JobDocument, StoreRequest};
-use skopos_model::job::{JobEnd, JobStart, JobState, Kind};
+use skopos_model::job::{JobEnd, JobStart, JobState, Kind, Metrics};
 use skopos_model::task::{ExitType, Limits, Rank, Summary};
+use skopos_task::{COLUMNS, Row};
 use skopos_term::{Failure, tell};
 
 /// Time that the hub may take, which is longer than its own timeout for a disk. The task itself does not wait for it.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The most rows of the series that are delivered, evenly thinned: as many as a plot has points. The report in a folder
+/// has all.
+const MAX_ROWS: usize = 1_000;
 
 /// A task that is delivered as a job.
 pub(super) struct Delivery {
@@ -76,10 +81,11 @@ impl Delivery {
         }
     }
 
-    /// Delivers the report of the task, and that the job has ended.
-    pub(super) fn end(self, summary: &Summary) {
+    /// Delivers the series and the report of the task, and that the job has ended.
+    pub(super) fn end(self, summary: &Summary, series: &[Row]) {
         let now = SystemTime::now();
-        let mut records = vec![self.record(Kind::Report, now, json!(summary))];
+        let mut records = self.series(summary, series);
+        records.push(self.record(Kind::Report, now, json!(summary)));
         if !self.is_rank {
             let ended = &summary.ended;
             let state = match (ended.exit_type, ended.status) {
@@ -95,6 +101,34 @@ impl Delivery {
         }
         // The start had the number 0 of epoch `began`; this is another run of the producer.
         self.send(1, records);
+    }
+
+    /// Returns the series of the task as measurements. A rank has a schema of its own: ranks of one node are told apart.
+    fn series(&self, summary: &Summary, series: &[Row]) -> Vec<JobDocument> {
+        let of_rank = |rank: &Rank| format!("task-{}", rank.rank);
+        let schema = summary.task.rank.as_ref().map_or("task".to_owned(), of_rank);
+        let units = COLUMNS.iter().skip(1).map(|name| match *name {
+            name if name.ends_with("_bytes") => "bytes",
+            name if name.ends_with("_seconds") => "seconds",
+            _ => "",
+        });
+        let names = Metrics {
+            schema: schema.clone(),
+            names: COLUMNS.iter().skip(1).map(|name| (*name).to_owned()).collect(),
+            units: units.map(str::to_owned).collect(),
+        };
+        if series.is_empty() {
+            return Vec::new();
+        }
+        let stride = series.len().div_ceil(MAX_ROWS);
+        let rows = series.iter().step_by(stride).filter_map(|row| {
+            let (elapsed, values) = row.values().split_first()?;
+            let at = Duration::try_from_secs_f64((*elapsed)?).ok()?;
+            let document = json!({"schema": schema, "values": values});
+            Some(self.record(Kind::Sample, self.began + at, document))
+        });
+        let names = self.record(Kind::Metrics, self.began, json!(names));
+        [names].into_iter().chain(rows).collect()
     }
 
     fn record(&self, kind: Kind, time: SystemTime, document: Json) -> JobDocument {

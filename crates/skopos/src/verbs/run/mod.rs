@@ -187,7 +187,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         join_ranks(folder, rank, &mut archive);
     }
     if let Some(delivery) = delivery {
-        delivery.end(summary);
+        delivery.end(summary, &outcome.series);
     }
     let is_wanted = args.summary || std::io::stderr().is_terminal() && !args.quiet;
     match global.style() {

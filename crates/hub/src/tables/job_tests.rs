@@ -1,0 +1,258 @@
+//! The tables of jobs over a storage in a scratch folder: who sees which rows, who may tag, and what findings say.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value as Json, json};
+use skopos_access::{Action, Caller, Invitation, Names, Role, User, may};
+use skopos_model::Timestamp;
+use skopos_model::job::{JobRecord, Kind};
+use skopos_model::task::SUMMARY_VERSION;
+use skopos_query::{Engine, Registry, Source};
+
+use super::tests::{World, rows_for};
+use super::{InsightInfo, register};
+use crate::jobs::{Jobs, JobsPlace};
+
+fn engine(place: &Arc<JobsPlace>) -> Engine {
+    let source: Arc<dyn Source> = Arc::new(World::new(&[]));
+    let mut registry = Registry::new(source.clone());
+    let insight = |_: &_| InsightInfo { formula: None, reason: None };
+    register(&mut registry, &source, (None, place.clone()), Box::new(insight)).expect("registered");
+    Engine::new(registry).expect("an engine")
+}
+
+fn place(folder: &Path) -> Arc<JobsPlace> {
+    Arc::new(JobsPlace::new(Some(folder.join("jobs")), "site"))
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    Timestamp::from_nanos(since.as_nanos() as i64)
+}
+
+/// Stores a record, and returns the reason if it is refused.
+fn store(
+    jobs: &Jobs,
+    caller: &Caller,
+    (job, kind): (&str, Kind),
+    content: &[u8],
+    sequence: i64,
+) -> Result<(), String> {
+    let record = JobRecord { kind, job, generation: 0, node: "", time: now(), content };
+    let stored = jobs.store(caller, ("p", 1), |visit| visit(sequence, record)).expect("stored");
+    stored.refusals.into_iter().next().map_or(Ok(()), |(_, why)| Err(why))
+}
+
+fn callers() -> Vec<Caller> {
+    let mut callers = vec![
+        Caller::Owner,
+        Caller::Anybody,
+        Caller::Stranger,
+        Caller::Invited(Invitation::default()),
+    ];
+    for is_hub in [false, true] {
+        let (site, node) = ("site".to_owned(), "ann".to_owned());
+        callers.push(Caller::Node(Names { site, node, is_hub }));
+    }
+    for role in Role::ALL {
+        for name in ["ann", "bob", "bio"] {
+            for leads in [&[][..], &["bio"], &["ann"]] {
+                let leads = leads.iter().map(|project| (*project).to_owned()).collect();
+                callers.push(Caller::User(User { name: name.to_owned(), role, leads }));
+            }
+        }
+    }
+    callers
+}
+
+/// Users and projects of the jobs, of which some are not known.
+const JOBS: [(&str, &str, &str); 5] = [
+    ("a/1", "ann", ""),
+    ("a'2", "ann", "bio"),
+    ("b.3", "bob", "bio"),
+    ("4", "bob", "astro"),
+    ("5", "", ""),
+];
+
+fn with_jobs(folder: &Path) -> (Arc<JobsPlace>, Arc<Jobs>) {
+    let place = place(folder);
+    let jobs = place.open().expect("opened");
+    for (sequence, (job, user, project)) in (0..).zip(JOBS) {
+        let start = json!({"user": user, "project": project, "requested": {"wall_seconds": 60.0},
+                           "tags": ["secret"]});
+        let end = json!({"state": "timeout"});
+        let at = 2 * sequence;
+        store(&jobs, &Caller::Owner, (job, Kind::Start), start.to_string().as_bytes(), at)
+            .expect("stored");
+        store(&jobs, &Caller::Owner, (job, Kind::End), end.to_string().as_bytes(), at + 1)
+            .expect("stored");
+    }
+    let begun = std::time::Instant::now();
+    while rows_for(&engine(&place), &Caller::Owner, "SELECT job FROM jobs WHERE state = 'timeout'")
+        .map_or(0, |rows| rows.len())
+        < JOBS.len()
+    {
+        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the jobs");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    (place, jobs)
+}
+
+/// Every caller, job and table: rows are those of the jobs that the policy lets the caller read, in lists, counts and
+/// questions that name a job.
+#[test]
+fn no_table_has_a_row_of_a_job_that_the_caller_may_not_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (place, _jobs) = with_jobs(folder.path());
+    let engine = engine(&place);
+    let (mut allowed, mut denied) = (0, 0);
+    for caller in callers() {
+        let ask = |sql: &str| match rows_for(&engine, &caller, sql) {
+            Ok(rows) => rows,
+            // A stranger asks nothing at all.
+            Err(_) if may(&caller, Action::ReadFacts).is_err() => Vec::new(),
+            Err(e) => panic!("{caller}: {sql}: {e}"),
+        };
+        let may_read = |(_, user, project): &(&str, &str, &str)| {
+            let known = |text: &'static str| Some(text).filter(|text| !text.is_empty());
+            let (user, project) = (*user, *project);
+            let find = |text: &str| JOBS.iter().flat_map(|j| [j.1, j.2]).find(|t| *t == text);
+            let (owner, project) = (find(user).and_then(known), find(project).and_then(known));
+            may(&caller, Action::ReadJob { owner, project }).is_ok()
+        };
+        let mut readable: Vec<String> =
+            JOBS.iter().filter(|job| may_read(job)).map(|job| job.0.to_owned()).collect();
+        readable.sort();
+        let found = ask("SELECT job FROM job_findings WHERE verdict = 'found'");
+        assert_eq!(found, readable, "{caller}");
+        let count = ask("SELECT count(DISTINCT job) FROM job_findings");
+        if may(&caller, Action::ReadFacts).is_ok() {
+            assert_eq!(count, [readable.len().to_string()], "{caller}");
+        }
+        for job in &JOBS {
+            let expected = usize::from(may_read(job));
+            let named = job.0.replace('\'', "''");
+            for (table, condition) in [
+                ("jobs", ""),
+                ("job_findings", "AND finding = 'wall_time'"),
+                ("job_metadata", "AND value = 'secret'"),
+            ] {
+                let sql = format!("SELECT job FROM {table} WHERE job = '{named}' {condition}");
+                assert_eq!(ask(&sql).len(), expected, "{caller}: {sql}");
+            }
+            if expected == 1 { allowed += 1 } else { denied += 1 }
+        }
+    }
+    assert!(allowed > 40 && denied > 40, "{allowed} {denied}");
+}
+
+/// The policy decides who may tag: the owner of the hub, admins and the job's user. A lead and support staff read jobs
+/// and do not change them.
+#[test]
+fn tags_are_those_of_callers_that_may_store_records_of_the_job() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_place, jobs) = with_jobs(folder.path());
+    let (mut allowed, mut denied) = (0, 0);
+    for (number, caller) in callers().into_iter().enumerate() {
+        for (at, (job, user, _)) in JOBS.iter().enumerate() {
+            let tag = format!("by={number}");
+            let content = json!({"add": [tag]}).to_string();
+            let sequence = 100 + at as i64;
+            let stored = store(
+                &jobs,
+                &caller,
+                (job, Kind::Tags),
+                content.as_bytes(),
+                100 * number as i64 + sequence,
+            );
+            let owner = Some(*user).filter(|user| !user.is_empty());
+            let action = Action::StoreJob { node: None, owner, is_elsewhere: false };
+            assert_eq!(stored.is_ok(), may(&caller, action).is_ok(), "{caller}: {job}");
+            let id = skopos_model::job::JobId::new(*job, 0).expect("an id");
+            let entry = jobs.entry(&Caller::Owner, &id).expect("read").expect("known");
+            let is_there = entry.all_tags().contains(tag.as_str());
+            assert_eq!(is_there, stored.is_ok(), "{caller}: {job}");
+            if is_there { allowed += 1 } else { denied += 1 }
+        }
+    }
+    assert!(allowed > 20 && denied > 20, "{allowed} {denied}");
+}
+
+fn report(wall: f64, bytes: f64, at: f64) -> Json {
+    let reading = |value: f64, unit: &str| {
+        json!({"value": value, "unit": unit, "method": "wait4", "completeness": "all",
+               "error_bound": 0.0})
+    };
+    json!({
+        "version": SUMMARY_VERSION,
+        "task": {"class": "a", "command": ["a"], "folder": "", "monitor": "skopos"},
+        "host": {"node": "n01", "kernel": "6", "cores": 2, "memory_bytes": 1},
+        "start_seconds": at, "end_seconds": at + wall,
+        "ended": {"exit_type": "normal", "status": 0, "signal": null, "limits": [], "guilty": null},
+        "level": 1,
+        "resources": {"wall_seconds": reading(wall, "seconds"),
+                      "resident_bytes_max": reading(bytes, "bytes")},
+        "mechanisms": [], "overhead": {"cpu_seconds": 0.0, "resident_bytes_max": 1, "stops": 0},
+        "disturbed": [], "findings": [], "processes": [], "processes_left_out": 0
+    })
+}
+
+#[test]
+fn findings_stand_on_the_records_of_the_job_and_on_earlier_jobs_of_its_class() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = place(folder.path());
+    let jobs = place.open().expect("opened");
+    let mut sequence = 0;
+    let mut send = |job: &str, kind, content: &[u8], seconds: f64| {
+        sequence += 1;
+        let time = Timestamp::from_nanos((seconds * 1e9) as i64);
+        let record = JobRecord { kind, job, generation: 0, node: "n01", time, content };
+        let stored = jobs.store(&Caller::Owner, ("p", 1), |visit| visit(sequence, record));
+        assert_eq!(stored.expect("stored").refused, 0);
+    };
+    let gib = 1_073_741_824.0;
+    for number in 0..10 {
+        let (job, at) = (format!("j{number}"), 1e9 + 1000.0 * f64::from(number));
+        let start = json!({"user": "ann", "application": "a", "start_seconds": at,
+                           "requested": {"resident_bytes_max": 16.0 * gib}});
+        let bytes = if number == 9 { 8.0 * gib } else { gib };
+        send(&job, Kind::Start, start.to_string().as_bytes(), at);
+        send(&job, Kind::Report, report(100.0, bytes, at).to_string().as_bytes(), at + 100.0);
+        let end = json!({"state": "completed", "end_seconds": at + 100.0});
+        send(&job, Kind::End, end.to_string().as_bytes(), at + 100.0);
+    }
+    // A leak: the names of its metrics come after the first measurement.
+    let names = json!({"schema": "task", "names": ["cpu_seconds", "resident_bytes"]});
+    for at in 0..60 {
+        let content = JobRecord::sample_content("task", &[1.0, 1e8 + 1e7 * f64::from(at)]);
+        send("leak", Kind::Sample, &content, 1e9 + f64::from(at));
+        if at == 5 {
+            send("leak", Kind::Metrics, names.to_string().as_bytes(), 1e9);
+        }
+    }
+    let engine = engine(&place);
+    let begun = std::time::Instant::now();
+    let ask = |sql: &str| rows_for(&engine, &Caller::Owner, sql).unwrap_or_else(|e| panic!("{e}"));
+    while ask("SELECT job FROM jobs WHERE state = 'completed'").len() < 10
+        || ask("SELECT job FROM jobs WHERE job = 'leak'").is_empty()
+    {
+        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the jobs");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let found = |job: &str| {
+        ask(&format!("SELECT finding FROM job_findings WHERE job = '{job}' AND verdict = 'found'"))
+    };
+    assert_eq!(found("j0"), ["memory_request"]);
+    assert_eq!(found("j9"), ["unlike_class"]);
+    assert_eq!(found("leak"), ["memory_leak"]);
+    let why = "SELECT reason FROM job_findings WHERE job = 'j3' AND finding = 'unlike_class'";
+    assert_eq!(
+        ask(why),
+        ["there are 3 earlier jobs of the same user and application, fewer than 8"]
+    );
+    let late = "SELECT DISTINCT job FROM job_findings WHERE started_at >= to_timestamp_seconds(1000008000) \
+                AND verdict = 'found' AND application = 'a'";
+    assert_eq!(ask(late), ["j8", "j9"]);
+}

@@ -1,0 +1,48 @@
+//! Metadata storm: the job opens many small files in a short time.
+
+use skopos_model::task::amount;
+
+use super::rule::Rule;
+use super::verdict::{Evidence, Found, Judging, Severity, Verdict};
+use super::view::JobView;
+
+/// The least number of distinct files: large programs load some hundred.
+const MIN_FILES: f64 = 1_000.0;
+
+/// The least rate, in files a second. A metadata server of a parallel file system answers some ten thousand requests a
+/// second to all of its clients.
+const MIN_RATE: f64 = 100.0;
+
+/// The most bytes for each file: more, and the data costs more than opening it.
+const MAX_BYTES: f64 = 64.0 * 1024.0;
+
+pub(super) static RULE: Rule = Rule {
+    name: "metadata_storm",
+    condition: "at least 1,000 distinct files are opened, at least 100 a second, and fewer than 64 KiB are moved for each",
+    inputs: "`opened_files` (counted by `skopos run --level 3`), `read_bytes`, `written_bytes`; 2 s of wall time",
+    advice: "pack small files into one (HDF5, tar, SQLite), keep them on a local disk, and write one file for many results",
+    judge,
+};
+
+fn judge(view: &JobView) -> Judging {
+    let wall = view.wall_seconds()?;
+    let opened = view.sum("opened_files")?.value;
+    let rate = opened / wall;
+    if opened < MIN_FILES || rate < MIN_RATE {
+        return Ok(Verdict::Absent);
+    }
+    let bytes = view.sum("read_bytes")?.value + view.sum("written_bytes")?.value;
+    let each = bytes / opened;
+    if each >= MAX_BYTES {
+        return Ok(Verdict::Absent);
+    }
+    Ok(Verdict::Found(Found {
+        severity: Severity::Warning,
+        what: format!("{opened:.0} files are opened for {} each", amount(each, "bytes")),
+        evidence: vec![
+            Evidence::new("distinct files", opened, ""),
+            Evidence::new("files in a second", rate, ""),
+            Evidence::new("bytes for each file", each, "bytes"),
+        ],
+    }))
+}
