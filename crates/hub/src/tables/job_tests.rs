@@ -24,7 +24,11 @@ fn engine(place: &Arc<JobsPlace>) -> Engine {
 }
 
 fn place(folder: &Path) -> Arc<JobsPlace> {
-    Arc::new(JobsPlace::new(Some(folder.join("jobs")), "site"))
+    Arc::new(JobsPlace::new(
+        Some(folder.join("jobs")),
+        "site",
+        (None, crate::jobs::JobsLimits::default()),
+    ))
 }
 
 fn now() -> Timestamp {
