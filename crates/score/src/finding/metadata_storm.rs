@@ -26,15 +26,21 @@ pub(super) static RULE: Rule = Rule {
 
 fn judge(view: &JobView) -> Judging {
     let wall = view.wall_seconds()?;
-    let opened = view.sum("opened_files")?.value;
+    let files = view.sum("opened_files")?;
+    let opened = files.value;
     let rate = opened / wall;
+    // The table of a monitor has room for so many files. Fewer than there were would be too few, or too large.
+    let is_less = |what: &str| match files.is_lower_bound {
+        true => Err(Verdict::unknown(format!("{what}, but not all opened files are counted"))),
+        false => Ok(Verdict::Absent),
+    };
     if opened < MIN_FILES || rate < MIN_RATE {
-        return Ok(Verdict::Absent);
+        return is_less("few files are opened");
     }
     let bytes = view.sum("read_bytes")?.value + view.sum("written_bytes")?.value;
     let each = bytes / opened;
     if each >= MAX_BYTES {
-        return Ok(Verdict::Absent);
+        return is_less("the files are large");
     }
     Ok(Verdict::Found(Found {
         severity: Severity::Warning,
