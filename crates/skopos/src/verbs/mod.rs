@@ -2,6 +2,7 @@
 
 pub(crate) mod up;
 pub(crate) mod agent;
+mod delivery;
 pub(crate) mod run;
 pub(crate) mod archive;
 pub(crate) mod estimate;

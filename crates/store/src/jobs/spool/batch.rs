@@ -1,19 +1,13 @@
 //! A batch of records, as a producer sends and spools it, and its file.
 //!
 //! # Layout
-//! A file is a log of the log core, of generation 0, with one producer, whose description is
-//!
-//! ```text
-//! count u32 of the records, then the name of the producer
-//! ```
-//!
-//! so that a file without its last frames is found to be damaged. An entry has the binary form of a record.
+//! A file is a log of the log core, of generation 0, with one frame and one producer, whose description is its name. An
+//! entry has the binary form of a record.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use skopos_model::ByteReader;
 use skopos_model::job::{JobLoss, JobRecord, Kind, MAX_DOCUMENT_BYTES};
 
 use crate::jobs::part::StoredRecord;
@@ -141,9 +135,7 @@ impl SpooledBatch {
         let long = || Error::refused(path, &format!("a batch has at most {MAX_BATCH_BYTES} bytes"));
         let mut log = LogWriter::create(disk.clone(), path.to_owned(), GENERATION, CAPACITY)?;
         let mut written = || {
-            let count = u32::try_from(self.records.len()).map_err(|_| long())?;
-            let description = [&count.to_le_bytes()[..], self.producer.as_bytes()].concat();
-            let index = log.describe(self.epoch, &description).ok_or_else(long)?;
+            let index = log.describe(self.epoch, self.producer.as_bytes()).ok_or_else(long)?;
             for (sequence, record) in &self.records {
                 log.append(index, *sequence, record.as_bytes()).ok_or_else(long)?;
             }
@@ -160,16 +152,13 @@ impl SpooledBatch {
     /// Reads the bytes of a file.
     pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let damaged = |why: &str| Error::damaged(path, &why);
-        let (mut batch, mut count, mut is_sound) = (Self::default(), None, true);
+        let (mut batch, mut producers, mut is_sound) = (Self::default(), 0, true);
         let scanned = scan(bytes, GENERATION, &mut |record| match record {
             Record::Producer { epoch, description, .. } => {
-                let mut reader = ByteReader::new(description);
-                is_sound &= count.is_none();
-                count = reader.u32();
-                let name = reader.text(reader.remaining());
-                is_sound &= name.is_some();
-                batch.producer = name.unwrap_or_default().to_owned();
-                batch.epoch = epoch;
+                let name = std::str::from_utf8(description);
+                is_sound &= name.is_ok();
+                producers += 1;
+                (batch.producer, batch.epoch) = (name.unwrap_or_default().to_owned(), epoch);
             }
             Record::Entry { sequence, content, .. } => match StoredRecord::read(content) {
                 Some(record) => batch.records.push((sequence, record)),
@@ -180,8 +169,7 @@ impl SpooledBatch {
             NotALog::Damaged => damaged("it does not begin with the head of a spooled batch"),
             NotALog::Newer(layout) => Error::newer(path, layout),
         })?;
-        let is_whole = count.is_some_and(|count| count as usize == batch.records.len());
-        if !is_sound || !is_whole || scanned.losses != Default::default() {
+        if !is_sound || producers != 1 || scanned.losses != Default::default() {
             return Err(damaged("not all of its records can be read"));
         }
         Ok(batch)

@@ -69,6 +69,11 @@ fn batches_are_sent_in_their_order_until_they_are_acknowledged() {
     let waiting = waiting.expect("tried");
     assert_eq!((waiting.waiting.as_deref(), asked), (Some("the hub is away"), 1));
     assert_eq!(spool.len().expect("listed"), 2);
+    // Two processes do not send at the same time.
+    let inside = spool
+        .deliver(&mut |_| Sent::Later(format!("{:?}", spool.deliver(&mut |_| Sent::Acknowledged))));
+    let inside = inside.expect("tried").waiting.expect("nothing was sent");
+    assert!(inside.contains("another process sends them"), "{inside}");
     let (all, delivered) = sent(&spool);
     assert_eq!((all, delivered.records), (vec![first, second], 3));
     assert!(spool.is_empty().expect("listed"));
@@ -304,12 +309,17 @@ fn crash_run(seed: u64) {
         assert_eq!(
             whole + lost,
             batch.records.len() as u64,
-            "seed {seed}: {batch:?} is {stored:?}"
+            "seed {seed}: {:?} is {stored:?}",
+            kinds(batch)
         );
         for (sequence, kind) in kinds(batch) {
             let is_there = stored.iter().any(|(at, found, _)| (*at, *found) == (sequence, kind));
             let may_be_dropped = matches!(kind, Kind::Sample | Kind::Spans);
-            assert!(is_there || may_be_dropped, "seed {seed}: {kind:?} {sequence} of {batch:?}");
+            assert!(
+                is_there || may_be_dropped,
+                "seed {seed}: {kind:?} {sequence} of {}",
+                batch.producer
+            );
         }
     }
 }
