@@ -144,6 +144,23 @@ mod tests {
         SpooledBatch { producer: producer.to_owned(), epoch: 1, records }
     }
 
+    /// Returns the jobs in a folder.
+    fn place(folder: &std::path::Path) -> JobsPlace {
+        let limits = JobsLimits::default();
+        JobsPlace::new(Some(folder.to_owned()), "site", (None, limits))
+    }
+
+    #[test]
+    fn a_batch_that_a_hub_has_is_acknowledged_after_the_hub_was_started_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let running = batch("run/a", &[(Kind::Start, r#"{"user":"ann"}"#)]);
+        let check = |place: &JobsPlace| {
+            let jobs = place.open().expect("open");
+            assert_eq!(store_batch(&jobs, &Caller::Owner, &running), Sent::Acknowledged);
+        };
+        (0..3).for_each(|_| check(&place(folder.path())));
+    }
+
     #[test]
     fn a_hub_takes_what_is_spooled_once_and_names_what_it_refuses() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -156,8 +173,7 @@ mod tests {
             spool.add(batch, now).expect("added");
         }
         let jobs = folder.path().join("jobs");
-        let limits = (None, JobsLimits::default());
-        let place = Arc::new(JobsPlace::new(Some(jobs.clone()), "site", limits));
+        let place = Arc::new(place(&jobs));
         let taker = SpoolTaker::start(place.clone(), spool.folder().to_owned()).expect("started");
         let until = std::time::Instant::now() + Duration::from_secs(60);
         while !spool.is_empty().expect("listed") && std::time::Instant::now() < until {

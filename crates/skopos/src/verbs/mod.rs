@@ -20,6 +20,7 @@ mod watch_sql;
 pub(crate) mod hub;
 pub(crate) mod pki;
 pub(crate) mod jobs;
+pub(crate) mod slurm;
 pub(crate) mod mds;
 pub(crate) mod job;
 pub(crate) mod join;
