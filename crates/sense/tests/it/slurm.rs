@@ -190,7 +190,7 @@ fn poll_until(host: &mut Host, job: &str, what: &str, is_so: impl Fn(&Table) -> 
 
 #[test]
 fn a_real_job_of_a_real_cluster() {
-    let cluster = match Cluster::start("") {
+    let cluster = match Cluster::start("", &|_| {}) {
         Ok(cluster) => cluster,
         Err(e) if e.starts_with("no ") => panic!("{e}"),
         Err(e) => return skipped(e),

@@ -25,7 +25,9 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a cluster with further lines of slurm.conf, in which `FOLDER` stands for its folder. An error that begins with
     /// "no " is a defect; any other one is a reason to skip.
-    pub(crate) fn start(more: &str) -> Result<Self, String> {
+    ///
+    /// `prepare` gets the folder before Slurm starts: it makes the programs that these lines name.
+    pub(crate) fn start(more: &str, prepare: &dyn Fn(&Path)) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("a Slurm cluster needs root".to_owned());
         }
@@ -37,6 +39,7 @@ impl Cluster {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut cluster = Self { folder, daemons: Vec::new() };
         cluster.write_files(more);
+        prepare(cluster.folder.path());
         let path = |name: &str| cluster.path(name).display().to_string();
         let (key, socket) = (path("munge/key"), path("munge/socket"));
         let munged = [

@@ -14,18 +14,17 @@ fn hub() -> Running {
     Running::start_as("up", &[])
 }
 
-/// Makes the prolog and the epilog of a cluster those of Skopos, with the hub and the state of `dir`.
-fn connect(cluster: &Cluster, dir: &Path) {
+/// Makes the prolog and the epilog of the cluster in `folder` those of Skopos, with the hub and the state of `dir`.
+fn connect(folder: &Path, dir: &Path) {
     for verb in ["prolog", "epilog"] {
         let script = format!(
-            "export SLURM_CONF={conf} SKOPOS_DIR={dir} SKOPOS_STATE={dir}/state\n\
-             exec {program} slurm {verb} 2>>{log}",
-            conf = cluster.path("slurm.conf").display(),
+            "export SLURM_CONF={folder}/slurm.conf SKOPOS_DIR={dir} SKOPOS_STATE={dir}/state\n\
+             exec {program} slurm {verb} 2>>{folder}/skopos.log",
+            folder = folder.display(),
             dir = dir.display(),
             program = env!("CARGO_BIN_EXE_skopos"),
-            log = cluster.path("skopos.log").display(),
         );
-        write_program(&cluster.path(verb), &script);
+        write_program(&folder.join(verb), &script);
     }
 }
 
@@ -55,17 +54,16 @@ fn entry(hub: &Running, id: &str) -> String {
 
 #[test]
 fn a_job_of_slurm_is_found_while_it_runs_and_after_it() {
-    let cluster =
-        match Cluster::start("PrologSlurmctld=FOLDER/prolog\nEpilogSlurmctld=FOLDER/epilog\n") {
-            Ok(cluster) => cluster,
-            Err(e) if e.starts_with("no ") => panic!("{e}"),
-            Err(e) => {
-                let _ = writeln!(std::io::stderr(), "skipped: {e}");
-                return;
-            }
-        };
     let mut hub = hub();
-    connect(&cluster, hub.path());
+    let lines = "PrologSlurmctld=FOLDER/prolog\nEpilogSlurmctld=FOLDER/epilog\n";
+    let cluster = match Cluster::start(lines, &|folder| connect(folder, hub.path())) {
+        Ok(cluster) => cluster,
+        Err(e) if e.starts_with("no ") => panic!("{e}"),
+        Err(e) => {
+            let _ = writeln!(std::io::stderr(), "skipped: {e}");
+            return;
+        }
+    };
     let waiting =
         format!("while [ ! -e {} ]; do sleep 0.1; done\nexit 3", cluster.path("end").display());
     let id = submit(&cluster, "solve", &waiting, &["--time=00:10:00"]);

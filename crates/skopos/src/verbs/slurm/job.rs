@@ -117,8 +117,13 @@ impl<'s> SlurmJob<'s> {
     pub(super) fn end(&self) -> Ended {
         let restarts = self.restarts();
         let ends = self.seconds("SLURM_JOB_END_TIME", "EndTime");
-        // Slurm counts the next run of a job that it requeues before it runs the epilog of the last one.
-        let is_requeued = restarts > 0 && ends.is_some_and(|ends| ends > self.now + AHEAD_SECONDS);
+        // Slurm counts the next run of a job that it requeues before it runs the epilog of the last one. Without a limit on
+        // time, that next run has no end.
+        let is_ahead = match ends {
+            Some(ends) => ends > self.now + AHEAD_SECONDS,
+            None => self.shown.is_some(),
+        };
+        let is_requeued = restarts > 0 && is_ahead;
         if is_requeued {
             let end = JobEnd { end_seconds: Some(self.now), ..JobEnd::default() };
             return Ended { generation: restarts - 1, end };
