@@ -140,7 +140,7 @@ impl JobDocument {
             node: record.node.to_owned(),
             time_ns: record.time.as_nanos(),
             kind: record.kind.name().to_owned(),
-            // What is not a document is refused as one.
+            // A content that is not a document is refused as one.
             document: document.unwrap_or_default(),
         }
     }

@@ -325,7 +325,7 @@ fn crash_run(seed: u64) {
 }
 
 #[test]
-fn what_was_spooled_is_sent_once_or_counted_whatever_crashes() {
+fn spooled_records_are_sent_once_or_counted_whatever_crashes() {
     let seeds = std::env::var("SKOPOS_CRASH_SEEDS").ok().and_then(|text| text.parse().ok());
     (0..seeds.unwrap_or(SEEDS)).for_each(crash_run);
 }
