@@ -21,6 +21,7 @@ use skopos_query::{Answer, Limits, Way};
 
 use crate::messages::{GetRequest, Head, Request, StoreRequest, socket_path};
 use crate::standing::Change;
+use skopos_store::jobs::spool::{Sent, SpooledBatch};
 use skopos_term::Failure;
 
 /// Time that a hub may need beyond a statement's deadline: to wake up, to find the nodes that answer, and to write the
@@ -29,6 +30,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The longest timeout of a socket. The kernel cannot store a much longer one.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
+/// Bytes of records that one request carries. A longer record has a request of its own.
+const REQUEST_BYTES: usize = 1 << 20;
 
 /// Hint about a hub that does not answer.
 const SILENT: &str = "it may be stopped or overloaded; `skopos get` and `skopos top` show what this machine \
@@ -152,6 +156,29 @@ pub fn get(
 pub fn store_jobs(stream: &UnixStream, request: &StoreRequest) -> Result<(), Failure> {
     send(stream, request)?;
     head(&mut BufReader::new(stream)).map(drop)
+}
+
+/// Stores a batch of records in the hub at the other end of `stream`, which answers once they are durable.
+pub fn store_batch(stream: &UnixStream, batch: &SpooledBatch) -> Sent {
+    let (mut refused, mut rest) = (None, batch.records.as_slice());
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fitting = rest.iter().take_while(|(_, record)| {
+            bytes += record.as_bytes().len();
+            bytes <= REQUEST_BYTES
+        });
+        let (records, after) = rest.split_at(fitting.count().max(1));
+        let answer = send(stream, &StoreRequest::of(batch, records))
+            .and_then(|()| line(&mut BufReader::new(stream)));
+        match answer {
+            Err(failure) => return Sent::Later(failure.in_one_line()),
+            Ok(Head { error: None, .. }) => {}
+            Ok(Head { error: Some(why), refused: Some(_), .. }) => refused = refused.or(Some(why)),
+            Ok(Head { error: Some(why), .. }) => return Sent::Later(why),
+        }
+        rest = after;
+    }
+    refused.map_or(Sent::Acknowledged, Sent::Refused)
 }
 
 /// The changes of a standing question, as the hub sends them.

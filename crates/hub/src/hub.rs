@@ -23,7 +23,7 @@ use crate::counts::Counts;
 use crate::facts::{Counters, FactsPublisher};
 use crate::insight_infos::InsightInfos;
 use crate::insights::HubInsights;
-use crate::jobs::JobsPlace;
+use crate::jobs::{JobsPlace, SpoolTaker};
 use crate::local::Local;
 use crate::measuring::Measuring;
 use crate::pki::Pki;
@@ -80,6 +80,7 @@ struct Work {
     _insights: Option<HubInsights>,
     _publishing: FactsPublisher,
     _remote_write: Option<RemoteWrite>,
+    _spool: Option<SpoolTaker>,
 }
 
 impl Hub {
@@ -155,8 +156,10 @@ impl Hub {
         let backend = (&*self.backend, self.runtime.handle().clone());
         let insights =
             HubInsights::start(&self.dir, &self.site, backend, insights, self.infos.clone())?;
+        let take = |folder| SpoolTaker::start(self.backend.jobs.clone(), folder);
+        let _spool = state::spool().map(take).transpose().map_err(no_thread)?;
         let (_insights, _publishing, _remote_write) = (insights, publishing, remote_write);
-        self.work = Some(Work { _insights, _publishing, _remote_write });
+        self.work = Some(Work { _insights, _publishing, _remote_write, _spool });
         Ok(())
     }
 

@@ -69,3 +69,4 @@ pub use peer::settings::{MAX_PEERS, PeerSettings};
 pub use registry::{Opened, open_all, open_peers};
 pub use root::Root;
 pub use sensor::{FactId, Sensor, Sink, Skip, Tick};
+pub use slurm::ShownJob;

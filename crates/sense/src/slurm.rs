@@ -14,6 +14,7 @@
 mod account;
 mod listpids;
 mod show_job;
+mod shown;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,6 +28,7 @@ use skopos_model::schema::slurm::{self, *};
 use self::account::{Account, Process};
 use self::listpids::{LocalJobs, MAX_JOBS};
 use self::show_job::{Job, Unusable};
+pub use self::shown::ShownJob;
 use crate::instances::{Instance, Instances};
 use crate::program::{Lingering, longest, run};
 use crate::root::Root;

@@ -47,6 +47,9 @@ pub(crate) enum Verb {
     /// List the jobs of the site, running and finished
     #[command(before_help = "Example: skopos jobs --user ann --state failed")]
     Jobs(verbs::jobs::JobsArgs),
+    /// Record the jobs of Slurm: a prolog and an epilog for slurm.conf
+    #[command(before_help = "Example: skopos slurm prolog   (in the program of PrologSlurmctld)")]
+    Slurm(verbs::slurm::SlurmArgs),
     /// Make the catalogue of jobs again from the segments, print it, or compare the two
     #[command(before_help = "Example: skopos mds verify")]
     Mds(verbs::mds::MdsArgs),
@@ -167,6 +170,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Run(args) => verbs::run::run(global, &args),
         Verb::Archive(args) => verbs::archive::run(global, &args),
         Verb::Jobs(args) => verbs::jobs::run(global, &args),
+        Verb::Slurm(args) => verbs::slurm::run(global, &args),
         Verb::Mds(args) => verbs::mds::run(global, &args),
         Verb::Job(args) => verbs::job::run(global, &args),
         Verb::Estimate(args) => verbs::estimate::run(global, &args),

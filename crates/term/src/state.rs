@@ -17,6 +17,9 @@ const ARCHIVE: &str = "tasks.sqlite";
 /// The name of the folder of jobs in a folder of state.
 const JOBS: &str = "jobs";
 
+/// The name of the folder of records that wait for a hub, in a folder of state.
+const SPOOL: &str = "spool";
+
 /// Returns the folder of this user, which may not exist yet; `None` if the environment does not determine it.
 pub fn folder() -> Option<PathBuf> {
     folder_of(rustix::process::geteuid().is_root(), |name| env::var_os(name))
@@ -54,6 +57,11 @@ pub fn archive() -> Option<PathBuf> {
 /// Returns the path of the folder of jobs.
 pub fn jobs() -> Option<PathBuf> {
     folder().map(|folder| folder.join(JOBS))
+}
+
+/// Returns the path of the spool: records of jobs whose producers could not reach their hub.
+pub fn spool() -> Option<PathBuf> {
+    folder().map(|folder| folder.join(SPOOL))
 }
 
 #[cfg(test)]

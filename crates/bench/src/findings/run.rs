@@ -198,7 +198,12 @@ impl Site {
         };
         let store_jobs_of = records.iter().map(document).collect();
         let producer = format!("bench/{now}");
-        let request = StoreRequest { store_jobs: store_jobs_of, producer, epoch: now };
+        let request = StoreRequest {
+            store_jobs: store_jobs_of,
+            producer,
+            epoch: now,
+            ..StoreRequest::default()
+        };
         let stream = reach(&self.dir, PATIENCE).map_err(|e| e.in_one_line())?;
         let stream = stream.ok_or("the hub has ended")?;
         store_jobs(&stream, &request).map_err(|e| e.in_one_line())

@@ -7,8 +7,8 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`, `place`, `mds`,
-//! `judging`.
+//! Read in this order: `batch`, `signal`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`, `place`,
+//! `spooled`, `mds`, `judging`.
 
 mod batch;
 mod signal;
@@ -20,6 +20,7 @@ mod chores;
 mod threads;
 mod store;
 mod place;
+mod spooled;
 mod mds;
 #[cfg(test)]
 mod mds_tests;
@@ -31,4 +32,7 @@ pub use batch::{BatchError, RecordColumns};
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
 pub use place::{JobsPlace, PlaceError};
 pub use skopos_store::jobs::Progress;
+pub use skopos_store::jobs::spool::Sent;
+pub(crate) use spooled::SpoolTaker;
+pub use spooled::store_batch;
 pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece, StoreError, Stored, Visit};

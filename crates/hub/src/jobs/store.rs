@@ -180,6 +180,11 @@ impl Jobs {
             }
             Ok(())
         });
+        if bytes == 0 && stored.duplicates > 0 {
+            // A commit acknowledges records whose log is gone: no other record may come that causes one.
+            let reached = self.shared.intake().progress(&producer).map(|progress| progress.get());
+            bytes = u64::from(reached.is_some_and(|reached| Some(reached.durable) < stored.last));
+        }
         if bytes > 0 {
             self.shared.signal.accept(bytes);
         }

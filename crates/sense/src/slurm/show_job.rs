@@ -88,7 +88,7 @@ pub(super) fn parse(text: &str, id: u32) -> Result<Job, Unusable> {
 }
 
 /// Returns the value of `key`, up to the next space. `None` if it is missing, or `(null)`.
-fn value<'a>(line: &'a str, key: &'static str) -> Result<Option<&'a str>, Unusable> {
+pub(super) fn value<'a>(line: &'a str, key: &'static str) -> Result<Option<&'a str>, Unusable> {
     let Some((_, rest)) = once(line, key)? else { return Ok(None) };
     let value = rest.split(' ').next().unwrap_or_default();
     Ok(Some(value).filter(|v| !v.is_empty() && *v != "(null)"))
@@ -118,12 +118,12 @@ fn text_value(text: &str) -> Result<Structured, Unusable> {
 }
 
 /// Reads "4", or "1-4" as long as a job's size is not decided.
-fn number(text: &str) -> Option<u64> {
+pub(super) fn number(text: &str) -> Option<u64> {
     text.split('-').next()?.parse().ok()
 }
 
 /// Reads `TRES=cpu=5,mem=2800M,node=4`, which is `AllocTRES=` since 23.02.
-fn memory(line: &str) -> Result<Option<u64>, Unusable> {
+pub(super) fn memory(line: &str) -> Result<Option<u64>, Unusable> {
     let resources = match value(line, "AllocTRES")? {
         Some(resources) => Some(resources),
         None => value(line, "TRES")?,
@@ -150,7 +150,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 /// Reads `2026-11-22T00:22:18` in UTC; `Unknown` is `None`.
-fn unix_seconds(text: &str) -> Option<f64> {
+pub(super) fn unix_seconds(text: &str) -> Option<f64> {
     let (date, time) = text.split_once('T')?;
     let mut date = date.split('-').map(|n| n.parse::<i64>().ok());
     let (year, month, day) = (date.next()??, date.next()??, date.next()??);
@@ -172,7 +172,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Reads `1-02:04:00` or `00:10:00`; `UNLIMITED` is `None`.
-fn limit_seconds(text: &str) -> Option<f64> {
+pub(super) fn limit_seconds(text: &str) -> Option<f64> {
     match text.split_once('-') {
         Some((days, time)) => {
             let days: u32 = days.parse().ok()?;

@@ -20,5 +20,6 @@ mod no_allocation;
 mod peers;
 mod recorded;
 mod slurm;
+mod slurm_cluster;
 mod smart;
 mod totality;

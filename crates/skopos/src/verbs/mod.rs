@@ -2,6 +2,7 @@
 
 pub(crate) mod up;
 pub(crate) mod agent;
+mod delivery;
 pub(crate) mod run;
 pub(crate) mod archive;
 pub(crate) mod estimate;
@@ -19,6 +20,7 @@ mod watch_sql;
 pub(crate) mod hub;
 pub(crate) mod pki;
 pub(crate) mod jobs;
+pub(crate) mod slurm;
 pub(crate) mod mds;
 pub(crate) mod job;
 pub(crate) mod join;

@@ -10,9 +10,10 @@ use crate::support::{Running, run, runtime_dir, signal, skopos};
 const GROUPS: [&str; 4] = ["archive", "insight", "delphi", "pki"];
 
 /// Examples that a test machine cannot run, with the reasons.
-const SKIPPED: [(&str, &str); 3] = [
+const SKIPPED: [(&str, &str); 4] = [
     ("skopos join", "needs a hub on another machine; `certificates` tests it"),
     ("skopos top", "needs a terminal; `top` tests it"),
+    ("skopos slurm", "needs the environment of Slurm; `slurm` tests it"),
     (
         "skopos calibrate nvme0n1",
         "names a device that few machines have; `calibrate` tests the verb",

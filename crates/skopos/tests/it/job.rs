@@ -41,7 +41,12 @@ fn site() -> Running {
         let end = json!({"state": "completed", "used": {"cpu_seconds": cpu, "wall_seconds": 9.0}});
         records.push(record(job, generation, "end", 9, end));
     }
-    let request = StoreRequest { store_jobs: records, producer: "test".to_owned(), epoch: 1 };
+    let request = StoreRequest {
+        store_jobs: records,
+        producer: "test".to_owned(),
+        epoch: 1,
+        ..StoreRequest::default()
+    };
     let stream = reach(up.path(), PATIENCE).expect("a hub").expect("it runs");
     store_jobs(&stream, &request).expect("stored");
     eventually("the jobs are listed", || {

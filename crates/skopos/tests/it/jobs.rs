@@ -146,3 +146,58 @@ fn a_task_of_run_is_a_job_of_the_hub_of_its_machine() {
     let ran = crate::support::run(alone.path(), &args);
     assert_eq!((ran.code, ran.stderr.as_str()), (3, ""));
 }
+
+/// Returns the batches that wait in the spool of a runtime directory of the tests.
+fn spool_files(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let files = std::fs::read_dir(dir.join("state/spool")).into_iter().flatten();
+    let paths = files.filter_map(|file| Some(file.ok()?.path()));
+    paths.filter(|path| path.extension() == Some("batch".as_ref())).collect()
+}
+
+#[test]
+fn tasks_that_end_while_the_hub_is_away_are_jobs_once_it_is_back() {
+    let mut server = FlightServer::start();
+    server.up.kill();
+    let dir = server.up.path().to_owned();
+    let run = |status: &str| {
+        let script = format!("exit {status}");
+        crate::support::run(&dir, &["run", "--quiet", "--name", "align", "--", "sh", "-c", &script])
+    };
+    let ran = run("3");
+    assert_eq!((ran.code, spool_files(&dir).len()), (3, 2), "{ran:?}");
+    let told = format!("records of the job wait in {}", dir.join("state/spool").display());
+    assert_eq!(ran.stderr.matches(&told).count(), 2, "{ran:?}");
+    assert_eq!(run("0").code, 0);
+    assert_eq!(spool_files(&dir).len(), 4);
+    let copies: Vec<_> = spool_files(&dir)
+        .into_iter()
+        .map(|path| (path.clone(), std::fs::read(path).expect("readable")))
+        .collect();
+    // A batch that a disk has damaged does not hold up the others.
+    let damaged = dir.join("state/spool/00000000000000000001-k.batch");
+    std::fs::write(&damaged, "not a batch").expect("written");
+    server.restart();
+    let sql = "SELECT state, exit, lost, cpu_seconds > 0 AS used FROM jobs \
+               WHERE application = 'align' ORDER BY state";
+    let expected = json!([
+        {"state": "completed", "exit": "normal", "lost": 0, "used": true},
+        {"state": "failed", "exit": "normal", "lost": 0, "used": true}
+    ]);
+    eventually("the jobs are found", || rows(&server.up.run(&["sql", "--json", sql])) == expected);
+    eventually("the spool is empty", || spool_files(&dir).is_empty());
+    let aside = std::fs::read_dir(dir.join("state/spool/quarantine")).expect("a quarantine");
+    assert_eq!(aside.count(), 1);
+    // A process that is killed after the acknowledgement leaves the files, and they are sent again.
+    let used = "SELECT job, cpu_seconds FROM jobs ORDER BY job";
+    let once = rows(&server.up.run(&["sql", "--json", used]));
+    server.up.kill();
+    copies.into_iter().for_each(|(path, bytes)| std::fs::write(path, bytes).expect("written"));
+    server.restart();
+    eventually("the spool is empty again", || spool_files(&dir).is_empty());
+    assert_eq!(run("0").stderr, "");
+    let third = "SELECT count(*) AS n FROM jobs WHERE state = 'completed'";
+    eventually("a third job is found", || count(&server, third) == 2);
+    // The ids of jobs contain their times, so the third one is the last.
+    let first = format!("{used} LIMIT 2");
+    assert_eq!(rows(&server.up.run(&["sql", "--json", &first])), once, "reports are added once");
+}

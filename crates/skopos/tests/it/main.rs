@@ -46,4 +46,7 @@ mod jobs;
 #[path = "../../../hub/src/catalogue/postgres/server.rs"]
 mod postgres_server;
 mod mds;
+#[path = "../../../sense/tests/it/slurm_cluster.rs"]
+mod slurm_cluster;
+mod slurm;
 mod history;

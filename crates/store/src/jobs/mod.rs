@@ -14,13 +14,14 @@
 //! - A part is identified by its site, job, generation and number. Sealing it again changes nothing.
 //! - The catalogue has nothing that the segments have not.
 //!
-//! Read in this order: `part`, `entry`, `intake`, `segment`, `lts`, [`catalogue`].
+//! Read in this order: `part`, `entry`, `intake`, `segment`, `lts`, [`catalogue`]; [`spool`] is on the side of the producers.
 
 mod part;
 mod entry;
 mod intake;
 mod segment;
 mod lts;
+pub mod spool;
 pub mod catalogue;
 
 pub use catalogue::{

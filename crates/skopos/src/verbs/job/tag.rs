@@ -101,7 +101,12 @@ fn store(hub: &Hub, id: &Id, change: &JobTags) -> Result<(), Failure> {
         document: json!(change),
     };
     let producer = format!("tag/{}/{time_ns}", std::process::id());
-    let request = StoreRequest { store_jobs: vec![record], producer, epoch: time_ns };
+    let request = StoreRequest {
+        store_jobs: vec![record],
+        producer,
+        epoch: time_ns,
+        ..StoreRequest::default()
+    };
     let stream = reach(&hub.dir, TIMEOUT)?.ok_or_else(|| Failure::new("the hub has ended"))?;
     store_jobs(&stream, &request)
 }

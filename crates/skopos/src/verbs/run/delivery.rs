@@ -1,22 +1,30 @@
 //! Hands a task to the hub of this machine, if there is one: the task is then a job, found with `skopos jobs`.
 //!
-//! A rank of a parallel job adds its report to that job; the batch system says when the job starts and ends.
+//! A rank of a parallel job adds its report to that job; the batch system says when the job starts and ends. Records that
+//! the hub does not take wait in the spool.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde_json::{Value as Json, json};
-use skopos_hub::client::{reach, store_jobs};
-use skopos_hub::messages::{JobDocument, StoreRequest};
-use skopos_model::job::{JobEnd, JobStart, JobState, Kind, Metrics};
+use serde::Serialize;
+use skopos_hub::client::reach;
+use skopos_model::Timestamp;
+use skopos_model::job::{JobEnd, JobRecord, JobStart, JobState, Kind, Metrics};
 use skopos_model::task::{ExitType, Limits, Rank, Summary};
 use skopos_task::{COLUMNS, Row};
-use skopos_term::{Failure, tell};
 
-/// Time that the hub may take, which is longer than its own timeout for a disk. The task itself does not wait for it.
-const PATIENCE: Duration = Duration::from_secs(15);
+use crate::verbs::delivery::{Batch, keeps_jobs, nanos, send_spooled};
+
+/// Time that the hub may take for the start. The task waits for it.
+const START_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Time that the hub may take for the end, which is longer than its own timeout for a disk.
+const END_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Time for sending what other producers spooled. The hub takes the rest itself.
+const SPOOL_TIME: Duration = Duration::from_secs(5);
 
 /// The most rows of the series that are delivered, evenly thinned: as many as a plot has points. The report in a folder
 /// has all.
@@ -34,7 +42,7 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// Tells the hub in `dir` that a task begins; `None` if there is no hub, or it does not answer.
+    /// Tells the hub in `dir` that a task begins; `None` if there is no hub, and there never was one.
     pub(super) fn begin(
         dir: PathBuf,
         (class, command): (Option<&str>, &[OsString]),
@@ -42,7 +50,9 @@ impl Delivery {
         rank: Option<&Rank>,
     ) -> Option<Self> {
         // A hub that is dead or busy does not keep a task from running.
-        reach(&dir, PATIENCE).ok().flatten()?;
+        if !matches!(reach(&dir, START_PATIENCE), Ok(Some(_))) && !keeps_jobs(&dir) {
+            return None;
+        }
         let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let began = SystemTime::now();
         let job = match rank {
@@ -53,7 +63,9 @@ impl Delivery {
         let delivery = Self { dir, job, node, began, is_rank };
         if !is_rank {
             let start = delivery.start(class, command, limits);
-            delivery.send(0, vec![delivery.record(Kind::Start, began, json!(start))]);
+            let mut batch = delivery.batch("start");
+            delivery.add(&mut batch, Kind::Start, began, &start);
+            batch.deliver(&delivery.dir, START_PATIENCE);
         }
         Some(delivery)
     }
@@ -84,8 +96,9 @@ impl Delivery {
     /// Delivers the series and the report of the task, and that the job has ended.
     pub(super) fn end(self, summary: &Summary, series: &[Row]) {
         let now = SystemTime::now();
-        let mut records = self.series(summary, series);
-        records.push(self.record(Kind::Report, now, json!(summary)));
+        let mut batch = self.batch("end");
+        self.add_series(&mut batch, summary, series);
+        self.add(&mut batch, Kind::Report, now, summary);
         if !self.is_rank {
             let ended = &summary.ended;
             let state = match (ended.exit_type, ended.status) {
@@ -97,14 +110,15 @@ impl Delivery {
             let (exit_type, status, signal) = (Some(ended.exit_type), ended.status, ended.signal);
             let end_seconds = Some(summary.end_seconds);
             let end = JobEnd { state, exit_type, status, signal, end_seconds, ..JobEnd::default() };
-            records.push(self.record(Kind::End, now, json!(end)));
+            self.add(&mut batch, Kind::End, now, &end);
         }
-        // The start had the number 0 of epoch `began`; this is another run of the producer.
-        self.send(1, records);
+        if batch.deliver(&self.dir, END_PATIENCE) {
+            send_spooled(&self.dir, END_PATIENCE, SPOOL_TIME);
+        }
     }
 
-    /// Returns the series of the task as measurements. A rank has a schema of its own: ranks of one node are told apart.
-    fn series(&self, summary: &Summary, series: &[Row]) -> Vec<JobDocument> {
+    /// Adds the series of the task as measurements. A rank has a schema of its own: ranks of one node are told apart.
+    fn add_series(&self, batch: &mut Batch, summary: &Summary, series: &[Row]) {
         let of_rank = |rank: &Rank| format!("task-{}", rank.rank);
         let schema = summary.task.rank.as_ref().map_or("task".to_owned(), of_rank);
         let units = COLUMNS.iter().skip(1).map(|name| match *name {
@@ -118,45 +132,37 @@ impl Delivery {
             units: units.map(str::to_owned).collect(),
         };
         if series.is_empty() {
-            return Vec::new();
+            return;
         }
+        self.add(batch, Kind::Metrics, self.began, &names);
         let stride = series.len().div_ceil(MAX_ROWS);
-        let rows = series.iter().step_by(stride).filter_map(|row| {
-            let (elapsed, values) = row.values().split_first()?;
-            let at = Duration::try_from_secs_f64((*elapsed)?).ok()?;
-            let document = json!({"schema": schema, "values": values});
-            Some(self.record(Kind::Sample, self.began + at, document))
-        });
-        let names = self.record(Kind::Metrics, self.began, json!(names));
-        [names].into_iter().chain(rows).collect()
-    }
-
-    fn record(&self, kind: Kind, time: SystemTime, document: Json) -> JobDocument {
-        let (job, generation) = self.job.clone();
-        let kind = kind.name().to_owned();
-        JobDocument {
-            job,
-            generation,
-            node: self.node.clone(),
-            time_ns: nanos(time),
-            kind,
-            document,
+        for row in series.iter().step_by(stride) {
+            let values = row.values();
+            let Some((Some(elapsed), values)) = values.split_first() else { continue };
+            let Ok(at) = Duration::try_from_secs_f64(*elapsed) else { continue };
+            let values: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
+            let content = JobRecord::sample_content(&schema, &values);
+            self.add_content(batch, Kind::Sample, self.began + at, &content);
         }
     }
 
-    /// Sends records. Each message is an epoch of its own, because its sequences begin at zero.
-    fn send(&self, number: i64, records: Vec<JobDocument>) {
+    /// Returns a batch of a producer of its own: the start may be spooled and arrive after the end.
+    fn batch(&self, part: &str) -> Batch {
+        let began = nanos(self.began);
         // Two containers may have one node and process id.
-        let producer = format!("run/{}/{}/{}", self.node, std::process::id(), nanos(self.began));
-        let epoch = nanos(self.began).saturating_add(number);
-        let request = StoreRequest { store_jobs: records, producer, epoch };
-        let sent = reach(&self.dir, PATIENCE).and_then(|stream| match stream {
-            Some(stream) => store_jobs(&stream, &request),
-            None => Err(Failure::new("the hub has ended")),
-        });
-        if let Err(failure) = sent {
-            tell(format!("skopos: the hub did not take the report: {}", failure.in_one_line()));
-        }
+        Batch::new(format!("run/{}/{}/{began}/{part}", self.node, std::process::id()), began)
+    }
+
+    fn add(&self, batch: &mut Batch, kind: Kind, time: SystemTime, document: &impl Serialize) {
+        let content = serde_json::to_vec(document).unwrap_or_default();
+        self.add_content(batch, kind, time, &content);
+    }
+
+    fn add_content(&self, batch: &mut Batch, kind: Kind, time: SystemTime, content: &[u8]) {
+        let (job, generation) = (self.job.0.as_str(), self.job.1);
+        let time = Timestamp::from_nanos(nanos(time));
+        let node = self.node.as_str();
+        batch.add(&JobRecord { kind, job, generation, node, time, content });
     }
 }
 
@@ -180,11 +186,6 @@ fn user() -> String {
     let named = ["LOGNAME", "USER"].into_iter().find_map(|name| env::var(name).ok());
     let named = named.filter(|name| !name.is_empty());
     named.unwrap_or_else(|| rustix::process::geteuid().as_raw().to_string())
-}
-
-fn nanos(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
 fn seconds(time: SystemTime) -> f64 {

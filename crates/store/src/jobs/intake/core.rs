@@ -193,7 +193,7 @@ impl Intake {
         intake.describe_all();
         // Only what is on the disk may be acknowledged to a producer that sends it again.
         intake.commit()?;
-        intake.producers.iter_mut().for_each(|producer| producer.durable = producer.last);
+        intake.producers.all_durable();
         intake.logs.remove_sealed(intake.generation)?;
         Ok(intake)
     }

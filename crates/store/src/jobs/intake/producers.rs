@@ -146,6 +146,14 @@ impl Producers {
         }
     }
 
+    /// Notes that the disk has all records of all producers: their logs were read.
+    pub(super) fn all_durable(&mut self) {
+        for producer in self.iter_mut() {
+            producer.durable = producer.last;
+            producer.tell();
+        }
+    }
+
     /// Notes the first unsealed records of a job, by producer and epoch.
     pub(super) fn add_firsts(&mut self, firsts: &BTreeMap<(Slot, i64), i64>) {
         for ((slot, epoch), sequence) in firsts {
