@@ -217,23 +217,31 @@ mod tests {
         of(&SlurmJob::new(&variable, None, 100.0))
     }
 
+    fn start_of(job: &SlurmJob<'_>) -> JobStart {
+        job.start()
+    }
+
+    fn end_of(job: &SlurmJob<'_>) -> Ended {
+        job.end()
+    }
+
     #[test]
     fn a_start_has_the_environment() {
-        let start = job(&[], |job| job.start());
+        let start = job(&[], start_of);
         assert_eq!((start.user.as_str(), start.project.as_str()), ("ann", ""));
         assert_eq!((start.name.as_str(), start.queue.as_str()), ("a b", "all"));
         assert_eq!(start.nodes, ["n1".to_owned(), "n2".to_owned()].into());
         assert_eq!((start.launcher.as_str(), start.start_seconds), ("slurm", Some(100.0)));
         assert_eq!(start.details["cluster"], "c");
         assert_eq!(start.check(), Ok(()));
-        let odd = job(&[("SLURM_JOB_NODELIST", "n[1")], |job| job.start());
+        let odd = job(&[("SLURM_JOB_NODELIST", "n[1")], start_of);
         assert_eq!((odd.nodes.len(), odd.details["nodes"].as_str()), (0, "n[1"));
     }
 
     #[test]
     fn an_end_has_the_exit_code() {
         let check = |changes: &[(&str, &str)], state, exit, status, signal| {
-            let Ended { end, .. } = job(changes, |job| job.end());
+            let Ended { end, .. } = job(changes, end_of);
             let found = (end.state, end.exit_type, end.status, end.signal);
             assert_eq!(found, (state, Some(exit), status, signal), "{changes:?}");
         };
@@ -253,9 +261,9 @@ mod tests {
         let count = |count| ("SLURM_JOB_RESTART_COUNT", count);
         let code = ("SLURM_JOB_EXIT_CODE2", "0:0");
         let ends = |at| ("SLURM_JOB_END_TIME", at);
-        let requeued = job(&[count("2"), code, ends("700")], |job| job.end());
+        let requeued = job(&[count("2"), code, ends("700")], end_of);
         assert_eq!((requeued.generation, requeued.end.state), (1, JobState::Unknown));
-        let ended = job(&[count("2"), code, ends("99")], |job| job.end());
+        let ended = job(&[count("2"), code, ends("99")], end_of);
         assert_eq!((ended.generation, ended.end.state), (2, JobState::Completed));
         assert_eq!(ended.end.end_seconds, Some(99.0));
     }
