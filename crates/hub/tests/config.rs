@@ -22,5 +22,6 @@ fn a_mistake_in_the_table_of_the_hub_is_an_error_of_the_hub() {
         let config = Config::load(Some(&file)).expect("an agent accepts it");
         let error = HubConfig::of(&config).expect_err(text);
         assert!(error.message().contains(expected), "{text}: {}", error.message());
+        assert!(!format!("{error:?}").contains("secret"), "{text}: {error:?}");
     }
 }

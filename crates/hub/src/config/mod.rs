@@ -33,8 +33,11 @@ pub struct HubConfig {
     /// Address of the Arrow Flight SQL listener.
     pub flight: Option<FlightAddress>,
     /// Database that has the catalogue of jobs; a file in the folder of jobs if there is none.
-    #[serde(deserialize_with = "database")]
+    #[serde(skip)]
     pub catalogue: Option<PostgresUrl>,
+    /// Its text. An error of the parser of the file would show the line, and a password with it.
+    #[serde(rename = "catalogue")]
+    catalogue_text: Option<String>,
     /// Limits of the stored jobs.
     pub jobs: JobsConfig,
     /// Store to which the hub sends latest values.
@@ -47,16 +50,6 @@ fn by_name<'de, D: Deserializer<'de>>(
     let all = BTreeMap::<String, String>::deserialize(deserializer)?;
     let parsed = all.into_iter().map(|(name, topic)| Ok((name, topic.parse()?)));
     parsed.collect::<Result<_, skopos_model::Error>>().map_err(serde::de::Error::custom)
-}
-
-/// Reads the URL of a database. An error never has the URL, which may have a password.
-fn database<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PostgresUrl>, D::Error> {
-    let url = String::deserialize(deserializer)?.parse();
-    url.map(Some).map_err(|e: UrlError| {
-        let source = std::error::Error::source(&e).and_then(std::error::Error::source);
-        let source = source.map(|e| format!(": {e}")).unwrap_or_default();
-        serde::de::Error::custom(format!("{e}{source}"))
-    })
 }
 
 /// Reads names or addresses of hosts, without ports.
@@ -87,6 +80,15 @@ impl HubConfig {
         struct File {
             hub: HubConfig,
         }
-        Ok(parse::<File>(&config.text, config.path.as_deref())?.hub)
+        let mut hub = parse::<File>(&config.text, config.path.as_deref())?.hub;
+        if let Some(text) = hub.catalogue_text.take() {
+            let invalid = |e: UrlError| {
+                let source = std::error::Error::source(&e).and_then(std::error::Error::source);
+                let source = source.map(|e| format!(": {e}")).unwrap_or_default();
+                Failure::new(format!("`catalogue` of the table [hub]: {e}{source}"))
+            };
+            hub.catalogue = Some(text.parse().map_err(invalid)?);
+        }
+        Ok(hub)
     }
 }

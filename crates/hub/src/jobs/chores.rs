@@ -7,6 +7,7 @@ use skopos_model::job::JobId;
 use skopos_store::jobs::{Change, Changes, JobEntry, JobKey, PartRef, Visibility};
 
 use super::counts::add;
+use super::sealed::OfSite;
 use super::shared::{AnyError, Shared, now};
 
 /// Pause between two runs. A run that finds nothing to do lists a folder.
@@ -90,7 +91,7 @@ impl Shared {
                 let open = self.intake().job(id).map(|job| job.entry().clone());
                 let entry = match open {
                     Some(open) => open,
-                    None => self.lts.entry(&self.site, id)?,
+                    None => OfSite { site: &self.site, lts: &self.lts }.entry(id)?,
                 };
                 entries.extend(Some(entry).filter(JobEntry::has_records));
             }

@@ -35,4 +35,4 @@ pub use skopos_store::jobs::Progress;
 pub use skopos_store::jobs::spool::Sent;
 pub(crate) use spooled::SpoolTaker;
 pub use spooled::store_batch;
-pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece, StoreError, Stored, Visit};
+pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece, Session, StoreError, Stored, Visit};

@@ -14,16 +14,19 @@ impl SealedParts for OfSite<'_> {
     fn of_job(&self, id: &JobId) -> Result<(u32, Vec<Mark>, JobEntry), LogError> {
         let parts = self.lts.find(id)?;
         let next = parts.last().map_or(0, |part| part.number + 1);
-        // A damaged segment must not keep a hub from its start.
-        let entry = match self.lts.entry(self.site, id) {
-            Err(e) if e.is_damage() => self.readable(id, parts)?,
-            entry => entry?,
-        };
-        Ok((next, self.lts.marks(id)?, entry))
+        Ok((next, self.lts.marks(id)?, self.entry(id)?))
     }
 }
 
 impl OfSite<'_> {
+    /// Returns the entry of a job. Damaged parts are left out: they must not keep a hub from its other jobs.
+    pub(super) fn entry(&self, id: &JobId) -> Result<JobEntry, LogError> {
+        match self.lts.entry(self.site, id) {
+            Err(e) if e.is_damage() => self.readable(id, self.lts.find(id)?),
+            entry => entry,
+        }
+    }
+
     /// Returns the entry of a job with the content of its readable parts.
     fn readable(&self, id: &JobId, parts: Vec<PartRef>) -> Result<JobEntry, LogError> {
         let mut entry = JobEntry::new(self.site, id.clone());

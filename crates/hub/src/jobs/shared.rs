@@ -1,6 +1,6 @@
 //! The state of the storage of a site, which its threads share.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,8 @@ pub(super) struct Shared {
     pub(super) counts: Counts,
     /// Number of changes of what is acknowledged: commits, and sealed parts.
     pub(super) commits: watch::Sender<u64>,
+    /// Number of times that the log was opened anew because the kernel had lost records. It changes under the intake's lock.
+    pub(super) reopened: AtomicU64,
     /// Number of streams that wait until their records are sealed.
     pub(super) awaited: AtomicUsize,
     /// The last error of each thread that is not mended, for people.

@@ -5,7 +5,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -97,10 +97,17 @@ pub enum StoreError {
     /// The storage has no room now. The same records can be sent again.
     #[error("{0}")]
     Busy(String),
+    /// The kernel lost records of the stream that were not durable. The producer sends again what was not acknowledged.
+    #[error("the disk lost records that were not acknowledged; send them again in a new stream")]
+    Lost,
     /// The producer has begun a later epoch, or its name is not valid.
     #[error("{0}")]
     Producer(String),
 }
+
+/// The time between two losses of records that were not durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session(u64);
 
 /// Takes a record with its sequence.
 pub type Visit<'v> = dyn FnMut(i64, JobRecord<'_>) -> Result<(), StoreError> + 'v;
@@ -133,6 +140,7 @@ impl Jobs {
             retention: limits.retention,
             counts: Counts::default(),
             commits: watch::Sender::default(),
+            reopened: AtomicU64::new(0),
             awaited: AtomicUsize::new(0),
             trouble: Mutex::default(),
         });
@@ -152,6 +160,26 @@ impl Jobs {
     pub fn store(
         &self,
         caller: &Caller,
+        producer: (&str, i64),
+        each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
+    ) -> Result<Stored, StoreError> {
+        self.store_in(self.session(), caller, producer, each)
+    }
+
+    /// Returns the session of a stream that begins now. It ends when the storage loses records that are not durable.
+    pub fn session(&self) -> Session {
+        Session(self.shared.reopened.load(Ordering::Relaxed))
+    }
+
+    /// Stores records of a stream. An acknowledgement covers all records of the stream up to a sequence, so a stream whose
+    /// session has ended stores no more.
+    ///
+    /// # Errors
+    /// The same as for [`store`](Self::store), and [`StoreError::Lost`].
+    pub fn store_in(
+        &self,
+        session: Session,
+        caller: &Caller,
         (producer, epoch): (&str, i64),
         each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
     ) -> Result<Stored, StoreError> {
@@ -160,7 +188,7 @@ impl Jobs {
         let mut known = HashMap::new();
         let result = each(&mut |sequence, record| {
             let pushed = Pushed { producer: &producer, epoch, sequence, record };
-            match self.shared.push(caller, &pushed, &mut known) {
+            match self.shared.push((session, caller), &pushed, &mut known) {
                 Ok(PushOutcome::Accepted) => {
                     stored.accepted += 1;
                     stored.last = stored.last.max(Some(sequence));
@@ -395,7 +423,7 @@ enum NotStored {
 impl Shared {
     fn push(
         &self,
-        caller: &Caller,
+        (session, caller): (Session, &Caller),
         pushed: &Pushed<'_>,
         known: &mut HashMap<JobId, Known>,
     ) -> Result<PushOutcome, NotStored> {
@@ -404,6 +432,9 @@ impl Shared {
         }
         let of_site = OfSite { site: &self.site, lts: &self.lts };
         let mut intake = self.intake();
+        if session != Session(self.reopened.load(Ordering::Relaxed)) {
+            return Err(NotStored::Batch(StoreError::Lost));
+        }
         intake.push(pushed, &of_site, now()).map_err(|refusal| match refusal {
             Refusal::Invalid(e) => NotStored::Record(described(&e)),
             Refusal::Full(_) => NotStored::Batch(StoreError::Busy(refusal.to_string())),
@@ -437,10 +468,8 @@ impl Shared {
             Kind::Start => Some(record.start().map_err(|e| refused(described(&e)))?),
             _ => None,
         };
+        let is_taken = start.as_ref().is_some_and(|start| job.is_taken_by(start));
         let (owner, is_elsewhere) = match (&start, caller) {
-            (Some(start), _) if job.is_taken_by(start) => {
-                return Err(refused("the job belongs to another user or project".to_owned()));
-            }
             // A new job belongs to the user that its start names, if its id is one of that user's.
             (Some(start), Caller::User(user)) if job.user.is_none() => {
                 let is_own =
@@ -457,6 +486,10 @@ impl Shared {
         let node = Some(record.node).filter(|node| !node.is_empty());
         may(caller, Action::StoreJob { node, owner: owner.as_deref(), is_elsewhere })
             .map_err(|denied| refused(denied.to_string()))?;
+        // Only who may store records of the job learns whose it is not.
+        if is_taken {
+            return Err(refused("the job belongs to another user or project".to_owned()));
+        }
         if start.is_some() {
             // It changes what is known.
             known.remove(&id);
@@ -468,7 +501,8 @@ impl Shared {
     fn finished(&self, id: &JobId) -> Result<Option<JobEntry>, catalogue::Error> {
         match self.catalogue.get(&Visibility::Everything, &self.site, id) {
             Err(e) if is_away(&e) => {
-                let entry = self.lts.entry(&self.site, id).map_err(|_| e)?;
+                let of_site = OfSite { site: &self.site, lts: &self.lts };
+                let entry = of_site.entry(id).map_err(|_| e)?;
                 Ok(Some(entry).filter(|entry| !entry.parts.is_empty()))
             }
             found => found,

@@ -8,7 +8,7 @@ use skopos_store::jobs::{Change, IntakeLimits, JobPart, Retention, StoredRecord}
 
 use super::chores::Chores;
 use super::shared::now;
-use super::store::{Jobs, JobsLimits, Stored};
+use super::store::{Jobs, JobsLimits, StoreError, Stored};
 use crate::catalogue::CataloguePlace;
 
 pub(super) const LIMITS: IntakeLimits = IntakeLimits {
@@ -191,4 +191,22 @@ fn chores_merge_and_remove_segments_and_the_catalogue_follows() {
     let removed = Jobs::numbers(Some(&jobs)).into_iter();
     let removed = removed.filter(|(metric, _)| metric.name == "removed_parts_total");
     assert_eq!(removed.map(|(_, count)| count).collect::<Vec<_>>(), [SEGMENTS as u64]);
+}
+
+#[test]
+fn a_stream_ends_when_the_storage_has_lost_records_that_were_not_durable() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let jobs = open(folder.path());
+    let session = jobs.session();
+    let store = |session, sequence| {
+        jobs.store_in(session, &Caller::Owner, ("p", 1), |visit| {
+            let (job, content) = ("7", &br#"{"user":"ann"}"#[..]);
+            let (kind, node, time) = (Kind::Start, "", now());
+            visit(sequence, JobRecord { kind, job, generation: 0, node, time, content })
+        })
+    };
+    assert_eq!(store(session, 0).expect("stored").accepted, 1);
+    jobs.shared.reopened.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    assert!(matches!(store(session, 1), Err(StoreError::Lost)));
+    assert_eq!(store(jobs.session(), 1).expect("a new stream").accepted, 1);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -132,14 +133,14 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Returns true if due parts are to be sealed now: they fill a segment, have waited, or somebody waits for them.
-    fn is_time(&mut self, due: usize, is_awaited: bool) -> bool {
+    /// Returns true if due parts are to be sealed now: they are enough, or have waited.
+    fn is_time(&mut self, due: usize, is_enough: bool) -> bool {
         if due == 0 {
             self.since = None;
             return false;
         }
         let since = *self.since.get_or_insert_with(Instant::now);
-        let is_time = due >= SEGMENT_PARTS || is_awaited || since.elapsed() >= SEAL_AFTER;
+        let is_time = is_enough || since.elapsed() >= SEAL_AFTER;
         if is_time {
             self.since = None;
         }
@@ -160,6 +161,8 @@ impl Shared {
         if committed.is_err() && intake.is_lost() {
             let of_site = OfSite { site: &self.site, lts: &self.lts };
             intake.reopen(&of_site, now())?;
+            // A stream that went on would have its lost records acknowledged with its next ones.
+            self.reopened.fetch_add(1, Ordering::Relaxed);
         }
         Ok(committed?)
     }
@@ -176,7 +179,8 @@ impl Shared {
         let (segments, ids) = self.lts.unknown(&known)?;
         let ids: Vec<JobId> = ids.into_iter().collect();
         for ids in ids.chunks(MAX_TOLD) {
-            let entries = ids.iter().map(|id| self.lts.entry(&self.site, id));
+            let of_site = OfSite { site: &self.site, lts: &self.lts };
+            let entries = ids.iter().map(|id| of_site.entry(id));
             let entries = entries.collect::<Result<Vec<JobEntry>, _>>()?;
             self.catalogue.apply(&Change { entries: &entries, ..Change::default() })?;
         }
@@ -192,6 +196,11 @@ impl Shared {
         let mut failure = None;
         let mut parts = std::mem::take(&mut waiting.stuck).into_iter();
         while let Some(part) = parts.next() {
+            let open = self.intake().job(&part.id).map(|job| job.next_part());
+            if open.is_some_and(|next| next > part.number) {
+                // Another part has its records.
+                continue;
+            }
             if let Err(e) = self.seal(std::slice::from_ref(&part)) {
                 waiting.stuck.push(part);
                 if is_away(&*e) {
@@ -206,7 +215,11 @@ impl Shared {
         {
             let mut intake = self.intake();
             let due = intake.due(now(), SEGMENT_PARTS, SEGMENT_BYTES);
-            if waiting.is_time(due.len(), self.is_awaited()) {
+            let is_enough = due.len() >= SEGMENT_PARTS
+                || intake.bytes_of(&due) >= SEGMENT_BYTES
+                || intake.is_crowded()
+                || self.is_awaited();
+            if waiting.is_time(due.len(), is_enough) {
                 // Only what is on the disk may leave the log.
                 intake.commit()?;
                 for id in due {
@@ -243,16 +256,26 @@ impl Shared {
         let placed = self.lts.seal(parts, now())?;
         let places: Vec<PartRef> = placed.into_iter().map(|placed| placed.part).collect();
         let mut pairs: Vec<(&JobPart, JobEntry)> = Vec::new();
+        let mut sealed_before: Vec<JobEntry> = Vec::new();
         for (part, place) in parts.iter().zip(&places) {
-            // A part that an earlier attempt sealed to the end is not open any more.
-            let Some(mut entry) = self.intake().entry_before(part) else { continue };
-            entry.add_part(part, place);
-            pairs.push((part, entry));
+            let before = self.intake().entry_before(part);
+            match before {
+                Some(mut entry) => {
+                    entry.add_part(part, place);
+                    pairs.push((part, entry));
+                }
+                // An earlier attempt has sealed it, and may not have told the catalogue.
+                None => {
+                    let of_site = OfSite { site: &self.site, lts: &self.lts };
+                    sealed_before.push(of_site.entry(&part.id)?);
+                }
+            }
         }
         let mut segments: Vec<String> = places.into_iter().map(|place| place.segment).collect();
         segments.sort_unstable();
         segments.dedup();
-        let entries: Vec<JobEntry> = pairs.iter().map(|(_, entry)| entry.clone()).collect();
+        let entries = pairs.iter().map(|(_, entry)| entry.clone());
+        let entries: Vec<JobEntry> = entries.chain(sealed_before).collect();
         self.catalogue.apply(&Change {
             entries: &entries,
             segments: &segments,
@@ -273,10 +296,15 @@ impl Shared {
             if entries.is_empty() {
                 return Ok(());
             }
+            let is_last = entries.len() < MAX_TOLD;
             let change = Change { entries: &entries, ..Change::default() };
             if let Err(e) = self.catalogue.apply(&change) {
                 self.intake().untold(&entries);
                 return Err(e.into());
+            }
+            // News that came meanwhile wait, so that sealing goes on.
+            if is_last {
+                return Ok(());
             }
         }
     }

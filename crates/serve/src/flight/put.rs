@@ -17,7 +17,9 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 use skopos_access::{Action, Caller, may};
-use skopos_hub::jobs::{AckLevel, Jobs, JobsPlace, Progress, RecordColumns, StoreError, Stored};
+use skopos_hub::jobs::{
+    AckLevel, Jobs, JobsPlace, Progress, RecordColumns, Session, StoreError, Stored,
+};
 use skopos_query::arrow::array::RecordBatch;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -82,7 +84,9 @@ pub(super) async fn put(
     let jobs = opening.await.map_err(|e| Status::internal(e.to_string()))?;
     let jobs = jobs.map_err(|e| Status::unavailable(e.to_string()))?;
     let (sender, receiver) = mpsc::channel(WAITING);
-    let put = Put { jobs, caller, address, sender, last: None, sent: None, progress: None };
+    let session = jobs.session();
+    let put =
+        Put { jobs, caller, address, session, sender, last: None, sent: None, progress: None };
     tokio::spawn(put.run(data));
     let acknowledgements =
         stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
@@ -105,6 +109,7 @@ struct Put {
     jobs: Arc<Jobs>,
     caller: Caller,
     address: Address,
+    session: Session,
     sender: Sender<Result<PutResult, Status>>,
     /// The highest sequence that was taken or known.
     last: Option<i64>,
@@ -158,9 +163,14 @@ impl Put {
                     return Ok(());
                 }
                 if Instant::now() >= until && !may_take_long {
-                    let why = self.jobs.trouble().unwrap_or_default();
-                    let text = format!("the last records were not acknowledged in time: {why}");
+                    // The trouble names files, and jobs of others.
+                    let why = self.jobs.trouble().filter(|_| self.caller == Caller::Owner);
+                    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                    let text = format!("the last records were not acknowledged in time{why}");
                     return Err(Status::unavailable(text));
+                }
+                if self.session != self.jobs.session() {
+                    return Err(Status::unavailable(StoreError::Lost.to_string()));
                 }
                 let look = Instant::now() + LOOK_EVERY;
                 let _ = timeout_at(look, commits.changed()).await;
@@ -174,11 +184,12 @@ impl Put {
         loop {
             let (jobs, caller) = (self.jobs.clone(), self.caller.clone());
             let (producer, epoch) = (self.address.producer.clone(), self.address.epoch);
-            let batch = batch.clone();
+            let (batch, session) = (batch.clone(), self.session);
             let storing = tokio::task::spawn_blocking(move || {
                 let columns = RecordColumns::of(&batch)?;
-                let stored =
-                    jobs.store(&caller, (&producer, epoch), |visit| columns.for_each(visit))?;
+                let stored = jobs.store_in(session, &caller, (&producer, epoch), |visit| {
+                    columns.for_each(visit)
+                })?;
                 Ok((stored, jobs.progress(&caller, &producer)))
             });
             let stored = storing.await.map_err(|e| Status::internal(e.to_string()))?;
@@ -189,6 +200,7 @@ impl Put {
                 }
                 Err(StoreError::Busy(_)) if !self.sender.is_closed() => sleep(RETRY_AFTER).await,
                 Err(e @ StoreError::Busy(_)) => return Err(Status::unavailable(e.to_string())),
+                Err(e @ StoreError::Lost) => return Err(Status::unavailable(e.to_string())),
                 Err(e @ StoreError::Batch(_)) => {
                     return Err(Status::invalid_argument(e.to_string()));
                 }

@@ -19,6 +19,9 @@ const MAX_CONNECTIONS: usize = 8;
 /// Time to connect. A server on this machine that does not answer in this time hangs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time until a connection can be used, its greeting and the check of the tables included.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Time of a change or a question, beyond which the server does not answer any more. The largest change takes seconds,
 /// and waits at most for some of other hubs.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);
@@ -103,7 +106,13 @@ impl Pool {
             let _permit = self.permits.acquire().await;
             let mut connection = match self.idle() {
                 Some(connection) => connection,
-                None => self.connect().await?,
+                // A server that accepts connections and is silent must not hold its caller for ever.
+                None => match tokio::time::timeout(START_TIMEOUT, self.connect()).await {
+                    Ok(connected) => connected?,
+                    Err(e) => {
+                        return Err(Error::database(&self.place, "it does not answer", e));
+                    }
+                },
             };
             let result = action(&mut connection).await;
             // After an error a transaction may be open: the connection is dropped, and the server ends it.

@@ -63,7 +63,11 @@ impl FromStr for PostgresUrl {
                 Host::Unix(_) => {}
                 // The answer to a look-up of a name is not ours to trust.
                 Host::Tcp(name) if name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()) => {}
-                Host::Tcp(name) => return Err(UrlError::Remote(name.clone())),
+                // An `@` in a password that is not encoded makes its rest a part of the host.
+                Host::Tcp(name) => {
+                    let host = name.rsplit('@').next().unwrap_or_default();
+                    return Err(UrlError::Remote(host.to_owned()));
+                }
             }
         }
         Ok(Self(Box::new(config)))

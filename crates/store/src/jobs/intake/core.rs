@@ -553,11 +553,21 @@ impl Intake {
         }
     }
 
+    /// Returns true if half of the room for logs or for jobs is taken.
+    pub fn is_crowded(&self) -> bool {
+        self.logs.bytes() >= self.limits.max_bytes / 2
+            || self.jobs.len() >= self.limits.max_jobs / 2
+    }
+
+    /// Returns the bytes of the unsealed records of jobs.
+    pub fn bytes_of(&self, jobs: &[JobId]) -> u64 {
+        jobs.iter().filter_map(|id| self.jobs.get(id)).map(|job| job.bytes).sum()
+    }
+
     /// Returns at most `most` jobs of which a part is due, with at most about `bytes` of records.
     pub fn due(&self, now: Timestamp, most: usize, bytes: u64) -> Vec<JobId> {
         // A full intake refuses records until parts are sealed, so it does not wait for that.
-        let is_full = self.logs.bytes() >= self.limits.max_bytes / 2
-            || self.jobs.len() >= self.limits.max_jobs / 2;
+        let is_full = self.is_crowded();
         let due = self.jobs.iter().filter(|(_, job)| job.is_due(&self.limits, is_full, now));
         let mut all = 0;
         let fits = due.take_while(|(_, job)| {

@@ -4,8 +4,9 @@ mod table;
 mod parquet;
 mod html;
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,6 +15,9 @@ use skopos_term::{Failure, Global};
 
 use super::hub::Hub;
 use super::one::OneJob;
+
+/// A job is readable by its reader alone.
+const FILE_MODE: u32 = 0o600;
 
 /// The format of an exported job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,7 +54,9 @@ pub(crate) fn run(
         io::stdout().write_all(&bytes)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let written = File::create(path).and_then(|file| {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(FILE_MODE);
+    let written = options.open(path).and_then(|file| {
         let mut file = BufWriter::new(file);
         file.write_all(&bytes)?;
         file.flush()
