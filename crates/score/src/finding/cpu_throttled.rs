@@ -26,7 +26,7 @@ fn judge(view: &JobView) -> Judging {
     let worst = of_series
         .map(|series| (series.growth(), series.seconds()))
         .max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
-    let (throttled, wall) = match (view.sum("throttled_seconds"), worst) {
+    let (throttled, wall) = match (view.most("throttled_seconds"), worst) {
         (Ok(throttled), _) => (throttled.value, view.wall_seconds()?),
         (Err(_), Some(worst)) => worst,
         (Err(why), None) => return Err(why),

@@ -205,6 +205,10 @@ fn cpu_throttled() {
     check("cpu_throttled", &of(60.0), "found", "for 60 % of its time");
     check("cpu_throttled", &of(3.0), "absent", "");
     check("cpu_throttled", &job(&[], &[]), "unknown", "not known");
+    // Ranks share the group of their job, and each reports its time.
+    let mut of_ranks = of(6.0);
+    of_ranks.reports = vec![report(100.0, &[("throttled_seconds", 6.0)]); 16];
+    check("cpu_throttled", &of_ranks, "absent", "");
     let metric = "cgroup/job_7/cpu_throttled_seconds_total";
     let of = |rate: f64| with_series([series("n01", metric, move |at| 50.0 + rate * at)]);
     check("cpu_throttled", &of(0.3), "found", "30 %");
@@ -441,4 +445,23 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_helper_that_reports_is_not_the_whole_job() {
+    let mut view = job(&[("cores", 4.0)], &[("cpu_seconds", 1.0)]);
+    check("idle_cores", &view, "found", "");
+    // The batch system counted the main program, too.
+    if let Some(end) = &mut view.end {
+        end.used.insert("cpu_seconds".to_owned(), 390.0);
+    }
+    check("idle_cores", &view, "absent", "");
+}
+
+#[test]
+fn ranks_of_a_shorter_step_do_not_replace_those_of_a_longer_one() {
+    let mut view = ranks(&[("n01", 100.0, 95.0), ("n02", 100.0, 94.0), ("n03", 100.0, 96.0)]);
+    let second = ranks(&[("n01", 5.0, 0.1)]);
+    view.reports.extend(second.reports);
+    check("imbalance", &view, "absent", "");
 }

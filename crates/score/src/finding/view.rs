@@ -70,6 +70,14 @@ impl JobView {
         self.combined(name, Combine::Sum)
     }
 
+    /// Returns the most that one report has of a resource: that of a control group which all tasks share.
+    ///
+    /// # Errors
+    /// The reason why it is not known.
+    pub(super) fn most(&self, name: &str) -> Result<Amount, Verdict> {
+        self.combined(name, Combine::Max)
+    }
+
     /// Returns a resource, combined over the reports as reports of tasks are.
     pub(super) fn used(&self, name: &str) -> Result<Amount, Verdict> {
         self.combined(name, resource(name).map_or(Combine::Sum, |resource| resource.combine))
@@ -84,8 +92,11 @@ impl JobView {
             Combine::Sum => values.reduce(|a, b| a + b),
             Combine::Max => values.reduce(f64::max),
         };
-        let of_end = || self.end.as_ref().and_then(|end| end.used.get(name).copied());
-        let Some(value) = value.or_else(of_end).filter(|value| is_amount(*value)) else {
+        // A batch system counts what no task reports, such as a program that was not started by `skopos run`.
+        let of_end = self.end.as_ref().and_then(|end| end.used.get(name).copied());
+        let of_end = of_end.filter(|value| is_amount(*value));
+        let value = value.map(|value| of_end.map_or(value, |of_end| value.max(of_end))).or(of_end);
+        let Some(value) = value.filter(|value| is_amount(*value)) else {
             let reason = readings.iter().find_map(|reading| reading.reason.as_deref());
             let reason = reason.unwrap_or("no report of the job has it");
             return Err(Verdict::unknown(format!("`{name}` is not known: {reason}")));
@@ -105,11 +116,13 @@ impl JobView {
         let begin = self.start.as_ref().and_then(|start| start.start_seconds);
         let end = self.end.as_ref().and_then(|end| end.end_seconds);
         let of_job = begin.zip(end).map(|(begin, end)| end - begin);
-        // The tasks are within the job, and say more exactly how long it worked.
+        // The tasks are within the job, and say more exactly how long it worked, unless a batch system counts more.
+        let counts_all = self.end.as_ref().is_some_and(|end| !end.used.is_empty());
+        let of_job = of_job.filter(|_| counts_all || of_tasks.is_none());
         let first = self.reports.iter().map(|report| report.start_seconds).reduce(f64::min);
         let last = self.reports.iter().map(|report| report.end_seconds).reduce(f64::max);
         let of_tasks = first.zip(last).map(|(first, last)| last - first);
-        let wall = match of_tasks.or(of_job) {
+        let wall = match [of_tasks, of_job].into_iter().flatten().reduce(f64::max) {
             Some(wall) if is_amount(wall) => wall,
             _ => return Err(Verdict::unknown("the length of the job is not known")),
         };
@@ -153,7 +166,11 @@ impl JobView {
                 read_bytes: value("read_bytes"),
                 written_bytes: value("written_bytes"),
             };
-            ranks.insert(rank.rank, of_it);
+            // Steps of a job number their ranks alike. The longest step counts, not the last one.
+            let is_longer = |known: &RankUse| of_it.wall_seconds > known.wall_seconds;
+            if ranks.get(&rank.rank).is_none_or(is_longer) {
+                ranks.insert(rank.rank, of_it);
+            }
         }
         ranks.into_values().collect()
     }
