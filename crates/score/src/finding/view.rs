@@ -116,12 +116,12 @@ impl JobView {
         let begin = self.start.as_ref().and_then(|start| start.start_seconds);
         let end = self.end.as_ref().and_then(|end| end.end_seconds);
         let of_job = begin.zip(end).map(|(begin, end)| end - begin);
-        // The tasks are within the job, and say more exactly how long it worked, unless a batch system counts more.
-        let counts_all = self.end.as_ref().is_some_and(|end| !end.used.is_empty());
-        let of_job = of_job.filter(|_| counts_all || of_tasks.is_none());
         let first = self.reports.iter().map(|report| report.start_seconds).reduce(f64::min);
         let last = self.reports.iter().map(|report| report.end_seconds).reduce(f64::max);
         let of_tasks = first.zip(last).map(|(first, last)| last - first);
+        // The tasks are within the job, and say more exactly how long it worked, unless a batch system counts more.
+        let counts_all = self.end.as_ref().is_some_and(|end| !end.used.is_empty());
+        let of_job = of_job.filter(|_| counts_all || of_tasks.is_none());
         let wall = match [of_tasks, of_job].into_iter().flatten().reduce(f64::max) {
             Some(wall) if is_amount(wall) => wall,
             _ => return Err(Verdict::unknown("the length of the job is not known")),
