@@ -153,7 +153,7 @@ impl Jobs {
         Ok(Self { _threads: threads, shared })
     }
 
-    /// Stores the records that `each` passes on, with their sequences. They are durable once [`acknowledged`](Self::acknowledged) says so.
+    /// Stores the records that `each` passes on, with their sequences. They are durable once [`progress`](Self::progress) says so.
     ///
     /// # Errors
     /// A record could not be taken, and those after it were not looked at; those before it are stored.
