@@ -8,7 +8,7 @@ use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
 
 use super::index::Slot;
-use super::state::{State, list};
+use super::state::{Opened, State, list};
 use crate::jobs::part::{JobPart, Mark, PartRef, StoredRecord};
 use crate::jobs::segment::{PartInfo, Segment};
 use crate::log::{self, Damage, Disk, Error, Lock, OsDisk, io_at};
@@ -57,7 +57,11 @@ impl Lts {
         Self::on(Arc::new(OsDisk), folder)
     }
 
-    pub(super) fn on(disk: Arc<dyn Disk>, folder: &Path) -> Result<Self, Error> {
+    /// Opens a folder on another disk than the operating system's, as [`open`](Self::open) does.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn on(disk: Arc<dyn Disk>, folder: &Path) -> Result<Self, Error> {
         let made = disk.make_folder(folder);
         made.map_err(io_at(folder, "the folder cannot be made"))?;
         let path = folder.join("lock");
@@ -145,6 +149,8 @@ impl Lts {
                     Ok(None) => return Ok(None),
                     Ok(Some(None)) => {}
                     Ok(Some(Some(Ok(part)))) => return Ok(Some(Some(part))),
+                    // A bucket has no file that stays readable after its removal.
+                    Ok(Some(Some(Err(e)))) if e.is_gone() => return Ok(None),
                     Ok(Some(Some(Err(e)))) | Err(e) => failure = failure.or(Some(e)),
                 }
             }
@@ -219,7 +225,18 @@ impl Lts {
 
     /// Returns a segment; `None` if it was removed meanwhile.
     pub(super) fn segment(&self, slot: Slot) -> Result<Option<Arc<Segment>>, Error> {
-        self.state().segment(&*self.disk, &self.folder, slot)
+        let name = match self.state().segment(slot) {
+            Some(Opened::Open(segment)) => return Ok(Some(segment)),
+            Some(Opened::Closed(name)) => name,
+            None => return Ok(None),
+        };
+        // Without the lock: a bucket answers after some milliseconds.
+        let segment = match Segment::open_on(&*self.disk, &self.folder.join(name.file_name())) {
+            Err(e) if e.is_gone() => return Ok(None),
+            opened => Arc::new(opened?),
+        };
+        self.state().keep(slot, &segment);
+        Ok(Some(segment))
     }
 
     /// Compares the state with the folder, if an operation failed half-way.
