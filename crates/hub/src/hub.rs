@@ -23,7 +23,7 @@ use crate::counts::Counts;
 use crate::facts::{Counters, FactsPublisher};
 use crate::insight_infos::InsightInfos;
 use crate::insights::HubInsights;
-use crate::jobs::{JobsPlace, SpoolTaker};
+use crate::jobs::{JobsPlace, JobsSettings, SpoolTaker};
 use crate::local::Local;
 use crate::measuring::Measuring;
 use crate::pki::Pki;
@@ -116,7 +116,11 @@ impl Hub {
         let jobs = Arc::new(JobsPlace::new(
             state::jobs(),
             &site,
-            (config.catalogue.clone(), config.jobs.limits()),
+            JobsSettings {
+                database: config.catalogue.clone(),
+                bucket: config.jobs.s3.clone(),
+                limits: config.jobs.limits(),
+            },
         ));
         let engine = Engine::new(tables_of((&source, &jobs), config, file)?)
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;

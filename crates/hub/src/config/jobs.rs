@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use skopos_store::jobs::Retention;
 
+use crate::bucket::BucketConfig;
 use crate::jobs::JobsLimits;
 
 /// Limits of stored jobs: `[hub.jobs]`.
@@ -17,6 +18,8 @@ pub struct JobsConfig {
     /// Age after which jobs are removed.
     #[serde(deserialize_with = "skopos_score::duration::optional")]
     pub max_age: Option<Duration>,
+    /// Bucket of the segments; a folder on this machine if there is none.
+    pub s3: Option<BucketConfig>,
 }
 
 impl JobsConfig {

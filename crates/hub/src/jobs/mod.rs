@@ -19,6 +19,7 @@ mod numbers;
 mod chores;
 mod threads;
 mod store;
+mod segments;
 mod place;
 mod spooled;
 mod mds;
@@ -30,7 +31,8 @@ mod tests;
 
 pub use batch::{BatchError, RecordColumns};
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
-pub use place::{JobsPlace, PlaceError};
+pub use place::{JobsPlace, JobsSettings, PlaceError};
+pub use segments::{SegmentsError, SegmentsPlace};
 pub use skopos_store::jobs::Progress;
 pub use skopos_store::jobs::spool::Sent;
 pub(crate) use spooled::SpoolTaker;
