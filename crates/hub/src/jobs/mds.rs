@@ -230,7 +230,7 @@ impl Mds {
             let (file, why) = (found.damage.file, found.damage.why);
             each(Difference::Damaged { file, why, lost: found.lost.len() });
         }
-        for found in self.lts.damaged().map_err(MdsError::Jobs)? {
+        for found in self.lts.damaged() {
             if damaged.insert(found.file.clone()) {
                 each(Difference::Damaged { file: found.file, why: found.why, lost: 0 });
             }

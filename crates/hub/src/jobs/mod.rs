@@ -22,6 +22,7 @@ mod store;
 mod segments;
 mod place;
 mod spooled;
+mod node_facts;
 mod mds;
 #[cfg(test)]
 mod mds_tests;
@@ -31,6 +32,8 @@ mod tests;
 
 pub use batch::{BatchError, RecordColumns};
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
+pub(crate) use node_facts::NodeFacts;
+pub use node_facts::NodeFactsConfig;
 pub use place::{JobsPlace, JobsSettings, PlaceError};
 pub use segments::{SegmentsError, SegmentsPlace};
 pub use skopos_store::jobs::Progress;

@@ -68,7 +68,12 @@ impl Lts {
         let lock = disk.lock(&path).map_err(io_at(&path, "it cannot be locked"))?;
         let lock = lock.ok_or_else(|| Error::Busy(folder.to_path_buf()))?;
         let mut state = State::default();
-        let damaged = state.catch_up(&*disk, folder)?;
+        let mut damaged = state.catch_up(&*disk, folder)?;
+        for file in list(&*disk, &folder.join(log::FOLDER))? {
+            if !damaged.iter().any(|known| known.file == file.name) {
+                damaged.push(Damage { file: file.name, why: "it was moved aside".to_owned() });
+            }
+        }
         let lts = Self {
             disk,
             folder: folder.to_path_buf(),
@@ -82,18 +87,10 @@ impl Lts {
     }
 
     /// Returns the damaged files that were found since the folder was opened, and those in its quarantine.
-    ///
-    /// # Errors
-    /// The quarantine cannot be listed.
-    pub fn damaged(&self) -> Result<Vec<Damage>, Error> {
+    pub fn damaged(&self) -> Vec<Damage> {
         let mut damaged = unpoisoned(self.damaged.lock()).clone();
-        for file in list(&*self.disk, &self.folder.join(log::FOLDER))? {
-            if !damaged.iter().any(|known| known.file == file.name) {
-                damaged.push(Damage { file: file.name, why: "it was moved aside".to_owned() });
-            }
-        }
         damaged.sort();
-        Ok(damaged)
+        damaged
     }
 
     pub(super) fn note_damage(&self, damage: Damage) {
@@ -101,6 +98,11 @@ impl Lts {
         if !damaged.contains(&damage) {
             damaged.push(damage);
         }
+    }
+
+    /// Forgets a file that was removed from the quarantine.
+    pub(super) fn forget_damage(&self, file: &str) {
+        unpoisoned(self.damaged.lock()).retain(|damage| damage.file != file);
     }
 
     /// Returns the number of segments, parts and bytes.
