@@ -67,7 +67,9 @@ fn rebuild(mds: &Mds, place: &CataloguePlace, out: &mut Out) -> Result<ExitCode,
     let (jobs, segments) = (rebuilt.jobs, rebuilt.segments);
     out.line(format!("made the catalogue again: {jobs} jobs of {segments} segments, in {place}"))?;
     for (id, why) in &rebuilt.unreadable {
-        tell(format!("warning: the job {id} is not in it, because a part cannot be read: {why}"));
+        tell(format!(
+            "warning: the catalogue does not have the job {id}, because a part of the job cannot be read: {why}"
+        ));
     }
     Ok(answer(rebuilt.unreadable.is_empty()))
 }
