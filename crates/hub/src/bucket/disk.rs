@@ -149,6 +149,11 @@ impl Bucket {
     }
 }
 
+/// Returns true for a file that has no final name yet. It is on this machine.
+fn is_unfinished(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "tmp")
+}
+
 /// Uploads a file: in one request, or in pieces of which the server makes one object at the end.
 async fn upload(
     store: Arc<dyn ObjectStore>,
@@ -224,9 +229,9 @@ impl Disk for Bucket {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let unfinished = self.scratch(from)?;
         let to = self.key(to)?;
-        if unfinished.exists() {
+        if is_unfinished(from) {
+            let unfinished = self.scratch(from)?;
             self.upload(&unfinished, to)?;
             return fs::remove_file(unfinished);
         }
@@ -242,9 +247,8 @@ impl Disk for Bucket {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        match fs::remove_file(self.scratch(path)?) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            removed => return removed,
+        if is_unfinished(path) {
+            return fs::remove_file(self.scratch(path)?);
         }
         self.check_writer()?;
         let key = self.key(path)?;
@@ -264,7 +268,7 @@ impl Disk for Bucket {
         let Some(lock) = OsDisk.lock(&self.scratch(path)?)? else { return Ok(None) };
         self.begin()?;
         for file in OsDisk.list(&self.shared.scratch)? {
-            if file.name.ends_with(".tmp") {
+            if is_unfinished(Path::new(&file.name)) {
                 fs::remove_file(self.shared.scratch.join(file.name))?;
             }
         }
