@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use skopos_model::{Timestamp, duration};
 use skopos_sense::open_all;
-use skopos_shm::{Host, Segment};
+use skopos_shm::{Host, Segment, Vertex};
 use skopos_store::history::{Folder, Found};
 
 use skopos_agent::control::{self, Answer, Request, SensorStatus, SkipStatus, Status};
@@ -140,6 +140,7 @@ fn publishers(dirs: Vec<std::path::PathBuf>) -> Vec<Check> {
     let vertices = || host.segments().iter().flat_map(Segment::vertices);
     let folders: BTreeSet<PathBuf> = vertices().filter_map(|vertex| folder_of(&vertex)).collect();
     checks.extend(folders.into_iter().map(history));
+    checks.extend(vertices().filter_map(|vertex| of_hub(&vertex)));
     checks.extend(host.refused().iter().map(|e| {
         Check::warning("publisher", e.to_string(), "it is not read; remove the file if it is yours")
     }));
@@ -151,6 +152,34 @@ fn publishers(dirs: Vec<std::path::PathBuf>) -> Vec<Check> {
         )
     }));
     checks
+}
+
+/// Facts of a hub that are 0 unless something is wrong: the end of the topic, the condition, and the hint.
+const OF_HUB: [(&str, &str, &str); 3] = [
+    (
+        "/self/live/hub/publishers_of_other_versions_total",
+        "publishers of other versions of Skopos were seen, and cannot be followed",
+        "run the same version on the hub and on all nodes of its site",
+    ),
+    (
+        "/self/jobs/troubles",
+        "kinds of work on stored jobs fail now",
+        "the hub's standard error says which",
+    ),
+    (
+        "/self/jobs/damaged",
+        "files of stored jobs are damaged",
+        "stop the hub; `skopos mds verify` names them with the jobs whose records are lost",
+    ),
+];
+
+/// Returns a warning if a fact of a hub says that something is wrong.
+fn of_hub(vertex: &Vertex) -> Option<Check> {
+    let topic = vertex.topic().as_str();
+    let (_, condition, hint) = OF_HUB.iter().find(|(end, ..)| topic.ends_with(end))?;
+    let number = vertex.latest().ok()?.sample.value.as_f64().filter(|number| *number > 0.0)?;
+    let node = vertex.topic().node();
+    Some(Check::warning("hub", format!("`{node}`: {number} {condition}"), *hint))
 }
 
 /// Checks a folder of history: its names, the metadata of its parts, and its logs.
