@@ -11,7 +11,8 @@ use skopos_score::finding::{Judged, Verdict};
 use skopos_store::jobs::{Cursor, JobRow, PageRequest};
 
 use super::jobs::filter_of;
-use crate::jobs::{Jobs, JobsPlace};
+use super::noted::{note, note_ids, note_refused};
+use crate::jobs::{Jobs, JobsPlace, Question, Reading};
 
 /// The most jobs of one statement. All records of a job are read to judge it.
 const MAX_JOBS: usize = 1_000;
@@ -67,8 +68,10 @@ impl Table for JobFindings {
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
+        let mut reading = jobs.reading(scan.caller(), Question::Findings);
+        note_ids(&mut reading, scan);
         let scan = scan.clone();
-        Ok(Rows::each(Pages { jobs, scan, after: None, is_at_end: false, count: 0 }))
+        Ok(Rows::each(Pages { jobs, scan, after: None, is_at_end: false, count: 0, reading }))
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
@@ -83,6 +86,7 @@ struct Pages {
     after: Option<Cursor>,
     is_at_end: bool,
     count: usize,
+    reading: Reading,
 }
 
 impl Pages {
@@ -95,6 +99,10 @@ impl Pages {
         self.after = page.next;
         self.is_at_end = page.next.is_none();
         self.count += page.items.len();
+        self.reading.jobs(page.items.len() as u64);
+        if self.count == 0 && self.scan.texts("job").is_some() {
+            note_refused(&mut self.reading);
+        }
         if self.count > MAX_JOBS {
             return Err(format!(
                 "a statement can judge at most {MAX_JOBS} jobs; name them by `job`, `user`, \
@@ -121,6 +129,7 @@ impl Iterator for Pages {
         }
         let page = self.page();
         self.is_at_end |= page.is_err();
+        note(&mut self.reading, &page);
         Some(page)
     }
 }
