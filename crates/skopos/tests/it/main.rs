@@ -43,6 +43,7 @@ mod docs_examples;
 mod archive;
 mod job;
 mod jobs;
+mod fetch;
 #[path = "../../../hub/src/catalogue/postgres/server.rs"]
 mod postgres_server;
 mod mds;
