@@ -362,7 +362,7 @@ impl Download {
                     (number, part.ok_or_else(gone)?.records)
                 }
                 PieceOf::Open(id, from) => {
-                    // As in `Jobs::pieces`.
+                    // The intake first, as `Jobs::pieces` does it.
                     let (unsealed, next) = {
                         let mut intake = shared.intake();
                         let next = intake.job(&id).map(|job| job.next_part());

@@ -78,7 +78,7 @@ pub(super) fn check(
     let refused = |code, text: &str| Err(status::with_hint(code, text, Some(HINT)));
     let payload = (ticket.len() <= MAX_TICKET_BYTES).then(|| signer.payload(ticket)).flatten();
     let payload = payload.and_then(|payload| serde_json::from_slice::<Payload>(payload).ok());
-    // What is not signed says nothing, not even what is wrong with it.
+    // The answer does not say what is wrong with bytes that nobody signed.
     let payload = payload.filter(|it| it.version == VERSION && it.site == site);
     let Some(payload) = payload else {
         return refused(Code::PermissionDenied, "the ticket is not one of this site");

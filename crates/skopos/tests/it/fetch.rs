@@ -50,9 +50,6 @@ fn store(dir: &Path, (job, user, project): (&str, &str, &str), samples: usize, h
 }
 
 fn is_sealed(dir: &Path, jobs: usize) -> bool {
-    let sql = "SELECT job FROM job_metadata WHERE field = 'parts' AND value <> '0' AND job IN \
-               (SELECT job FROM jobs)";
-    let _ = sql;
     let listed = run(dir, &["sql", "--json", "SELECT job FROM jobs WHERE state = 'completed'"]);
     let segments = fs::read_dir(dir.join("state/jobs/lts")).into_iter().flatten();
     let parts = segments.filter_map(|file| Segment::open(&file.ok()?.path()).ok());
@@ -110,7 +107,7 @@ fn jobs_are_fetched_once_and_again_only_what_is_not_whole() {
     assert_eq!(first["records"], 20_003 + 6 + 8 + 9);
     assert_eq!([ODD, "4711", "4712"].map(|job| records(&site, job)), [20_003, 6, 8]);
     assert_eq!(records(&site.join("running"), "4713"), 9);
-    // What is sealed and whole is not fetched again.
+    // Sealed parts that are whole are not fetched again.
     let (_, again) = fetched(&fetch(&[ODD, "4711", "4712", "4713"]));
     assert_eq!((&again["kept_parts"], &again["fetched_parts"]), (&json!(3), &json!(1)), "{again}");
     assert_eq!(records(&site.join("running"), "4713"), 9);
@@ -125,7 +122,7 @@ fn jobs_are_fetched_once_and_again_only_what_is_not_whole() {
     assert_eq!((code, &mended["fetched_parts"]), (0, &json!(2)), "{mended}");
     assert_eq!(["4711", "4712"].map(|job| records(&site, job)), [6, 8]);
     assert!(!site.join("segment-00000099.tmp").exists());
-    // What is missing is named, and the rest is fetched.
+    // Jobs that are missing are named, and the rest is fetched.
     let (code, missing) = fetched(&fetch(&["4711", "none", "4712.g7"]));
     let names: Vec<&Json> =
         missing["missing"].as_array().expect("a list").iter().map(|m| &m["jobs"][0]).collect();
@@ -169,6 +166,42 @@ fn get(hub: &mut Fetcher, ticket: &[u8]) -> Result<u64, String> {
     }
 }
 
+/// Checks the jobs that a caller finds and downloads. Returns its tickets.
+fn own_tickets(hub: &mut Fetcher, name: &str, expected: &str) -> Vec<Vec<u8>> {
+    let names = |endpoints: &[FoundEndpoint]| {
+        let mut names: Vec<String> =
+            endpoints.iter().flat_map(|e| &e.metadata.jobs).map(|of| of.job.clone()).collect();
+        names.sort();
+        names.dedup();
+        names.join(" ")
+    };
+    let all = command(&["x/ann", "x/joe", "x/none"]);
+    let condition =
+        PlacesCommand { condition: Some("true".to_owned()), jobs: Vec::new(), ..all.clone() };
+    let mut tickets = Vec::new();
+    for command in [&all, &condition] {
+        let (metadata, endpoints) = hub.places(command).expect("answered");
+        assert_eq!(names(&endpoints), expected, "{name}");
+        let count = expected.split_whitespace().count() as u64;
+        assert_eq!((metadata.jobs, metadata.after), (count, None), "{name}");
+        let records: u64 = endpoints.iter().map(|e| get(hub, &e.ticket).expect(name)).sum();
+        let of = |job: &str| if job == "x/ann" { 6 } else { 8 };
+        assert_eq!(records, expected.split_whitespace().map(of).sum::<u64>(), "{name}");
+        tickets.extend(endpoints.into_iter().map(|e| e.ticket));
+    }
+    // A job of another one looks like one that is not there.
+    let mut one = |job: &str| {
+        let (metadata, endpoints) = hub.places(&command(&[job])).expect("answered");
+        (metadata, endpoints.len())
+    };
+    let none = one("x/none");
+    assert_eq!(none.1, 0);
+    for job in ["x/ann", "x/joe"].into_iter().filter(|job| !expected.contains(job)) {
+        assert_eq!(one(job), none, "{name}");
+    }
+    tickets
+}
+
 /// The whole matrix: each role asks for places by id and by condition, downloads with its own tickets and with those of every
 /// other role. Nothing tells a job that may not be read from one that does not exist.
 #[test]
@@ -196,39 +229,9 @@ fn each_caller_downloads_its_jobs_and_no_ticket_of_another() {
         ("admin", token(&["ida", "--role", "admin"]), "x/ann x/joe"),
     ];
     let mut hubs: Vec<Fetcher> = callers.iter().map(|caller| hub(caller.1.clone())).collect();
-    let names = |endpoints: &[FoundEndpoint]| {
-        let mut names: Vec<String> =
-            endpoints.iter().flat_map(|e| &e.metadata.jobs).map(|of| of.job.clone()).collect();
-        names.sort();
-        names.dedup();
-        names.join(" ")
-    };
-    let condition =
-        PlacesCommand { condition: Some("true".to_owned()), jobs: Vec::new(), ..command(&[]) };
     let mut tickets = Vec::new();
     for ((name, _, expected), hub) in callers.iter().zip(&mut hubs) {
-        let all = command(&["x/ann", "x/joe", "x/none"]);
-        for command in [&all, &condition] {
-            let (metadata, endpoints) = hub.places(command).expect("answered");
-            assert_eq!(names(&endpoints), *expected, "{name}");
-            let count = expected.split_whitespace().count() as u64;
-            assert_eq!((metadata.jobs, metadata.after), (count, None), "{name}");
-            let records: u64 = endpoints.iter().map(|e| get(hub, &e.ticket).expect(name)).sum();
-            let of = |job: &str| match job {
-                "x/ann" => 6,
-                _ => 8,
-            };
-            assert_eq!(records, expected.split_whitespace().map(of).sum::<u64>(), "{name}");
-            tickets.extend(endpoints.into_iter().map(|e| (*name, e.ticket)));
-        }
-        // A job of another one looks like one that is not there.
-        let one = |hub: &mut Fetcher, job: &str| hub.places(&command(&[job])).expect("answered");
-        let (none, no_endpoints) = one(hub, "x/none");
-        assert!(no_endpoints.is_empty());
-        for job in ["x/ann", "x/joe"].into_iter().filter(|job| !expected.contains(job)) {
-            let (hidden, endpoints) = one(hub, job);
-            assert_eq!((hidden, endpoints.len()), (none.clone(), 0), "{name}");
-        }
+        tickets.extend(own_tickets(hub, name, expected).into_iter().map(|ticket| (*name, ticket)));
     }
     let mut refused = 0;
     for ((name, ..), hub) in callers.iter().zip(&mut hubs) {
@@ -295,8 +298,7 @@ fn commands_that_are_not_valid_are_refused_with_the_form() {
         ..base.clone()
     };
     // A condition that ends its parenthesis reads no more than the caller may, and is no job.
-    for text in
-        ["1", "true) UNION (SELECT node, 0 FROM nodes", "job = (", "true; DROP TABLE jobs", "--"]
+    for text in ["true) UNION (SELECT node, 0 FROM nodes", "job = (", "true; DROP TABLE jobs", "--"]
     {
         let error = hub.places(&condition(text)).expect_err("refused").into_failure();
         assert!(!error.message().is_empty(), "{text}");
@@ -362,4 +364,25 @@ fn jobs_of_two_sites_are_fetched_at_once_and_a_site_that_is_away_is_named() {
     assert_eq!((code, &document["sites"]), (0, &json!(["a", "b"])), "{document}");
     assert_eq!((&document["kept_parts"], &document["fetched_parts"]), (&json!(1), &json!(1)));
     assert_eq!(records(&out.join("b"), "2"), 23);
+}
+
+/// A hub tells a location that does not answer before its own: the client goes on to the next one.
+#[test]
+fn the_next_location_is_taken_when_one_does_not_answer() {
+    let [dead, own] = [free_port(), free_port()];
+    let folder = crate::support::runtime_dir();
+    let file = folder.path().join("skopos.toml");
+    let text = format!(
+        "[hub.jobs]\nlocations = [\"grpc://127.0.0.1:{dead}\", \"grpc://127.0.0.1:{own}\"]\n"
+    );
+    fs::write(&file, text).expect("written");
+    let (file, flight) = (file.display().to_string(), format!("127.0.0.1:{own}"));
+    let up = Running::start_as("up", &["--config", &file, "--flight", &flight]);
+    store(up.path(), ("1", "ann", ""), 10, true);
+    eventually("it is sealed", || is_sealed(up.path(), 1));
+    let out = up.path().join("out");
+    let fetch = ["job", "fetch", "1", "--json", "--out", out.to_str().expect("text")];
+    let (code, document) = fetched(&up.run(&fetch));
+    assert_eq!((code, &document["records"]), (0, &json!(13)), "{document}");
+    assert_eq!(records(&out.join("default"), "1"), 13);
 }

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_committed_is_read_after_the_process_and_what_was_not_is_not() {
+    fn committed_entries_are_read_after_the_process_and_others_are_not() {
         let dir = tempfile::tempdir().expect("a folder");
         let limits = ReadLogLimits::default();
         for run in 0..3 {

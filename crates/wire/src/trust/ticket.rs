@@ -29,7 +29,7 @@ const SIGNATURE_BYTES: usize = 64;
 /// The longest certificate that is checked; ours have less than 700 bytes.
 const MAX_CERTIFICATE_BYTES: usize = 4096;
 
-/// What is signed begins with this, so that no signature of another message is one of a ticket.
+/// The beginning of signed bytes, so that no signature of another message is one of a ticket.
 const DOMAIN: &[u8] = b"skopos ticket 1\0";
 
 /// The name of the file with the key of a hub without a certificate.

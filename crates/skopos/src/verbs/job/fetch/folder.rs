@@ -9,15 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use skopos_hub::jobs::{OfJob, Wanted};
+use skopos_hub::jobs::Wanted;
 use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
 use skopos_serve::fetch::FoundEndpoint;
 use skopos_store::jobs::Segment;
 use skopos_term::Failure;
 
-use super::question::OfSite;
-use super::workers::Task;
+use super::task::{OfSite, Task, parts};
 
 /// The file that tells which records the files of the folder have.
 const CONDITIONS: &str = "fetch.json";
@@ -133,13 +132,6 @@ impl Folder {
         let task = |endpoint| Task { site: site.clone(), address: address.clone(), endpoint };
         wanted.map(task).collect()
     }
-}
-
-/// Returns the sealed parts of a job in an endpoint.
-pub(super) fn parts(of: &OfJob) -> impl Iterator<Item = (JobId, u32)> + use<> {
-    let (id, ranges) = (of.id(), of.parts.clone());
-    let numbers = ranges.into_iter().flat_map(|(from, to)| from..=to);
-    numbers.filter_map(move |number| Some((id.clone()?, number)))
 }
 
 fn number_of(name: &str) -> Option<u64> {

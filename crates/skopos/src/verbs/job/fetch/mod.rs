@@ -1,75 +1,34 @@
 //! `skopos job fetch ID… --out DIR`: downloads jobs, several portions at a time, and verifies them.
 
+mod args;
+mod task;
 mod folder;
 mod question;
 mod workers;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use serde::Serialize;
 use skopos_hub::client::{flight_url, reach};
-use skopos_model::job::Kind;
 use skopos_serve::fetch::HubAddress;
 use skopos_term::{Failure, Global, Out, Style};
 
+pub(crate) use self::args::FetchArgs;
 use self::folder::Folder;
 use self::question::{Found, ask};
+use self::task::Missing;
 use super::one::printable;
 
 /// Time for the answer of the hub of this machine.
 const TIMEOUT: Duration = Duration::from_secs(15);
-
-/// The most downloads at a time: a hub gives one client no more.
-const MAX_PARALLEL: u8 = 8;
 
 /// The most times that the places of what is still missing are asked for: tickets end, and segments are joined meanwhile.
 const ROUNDS: usize = 4;
 
 /// The most missing things that are named. Further ones are counted.
 const MAX_NAMED: usize = 20;
-
-#[derive(Debug, Args)]
-pub(crate) struct FetchArgs {
-    /// Ids of jobs; `ID.g1` is the second run alone
-    #[arg(value_name = "ID", required_unless_present = "condition")]
-    ids: Vec<String>,
-    /// Jobs that fulfil a condition of SQL on the table `jobs`
-    #[arg(long = "where", value_name = "CONDITION", conflicts_with = "ids")]
-    condition: Option<String>,
-    /// Folder for the files, with a folder for each site
-    #[arg(long, short, value_name = "DIR")]
-    out: PathBuf,
-    /// Downloads at a time
-    #[arg(long, value_name = "N", default_value_t = 4,
-          value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PARALLEL)))]
-    parallel: u8,
-    /// Only records of this kind
-    #[arg(long, value_name = "KIND", value_parser = kinds())]
-    kind: Vec<String>,
-    /// Of the measurements, only those of this schema
-    #[arg(long, value_name = "NAME")]
-    schema: Vec<String>,
-    /// Ask the other sites too that the hub knows
-    #[arg(long)]
-    all_sites: bool,
-    /// URL of a hub's Flight listener [default: the hub of this machine]
-    #[arg(long, value_name = "URL")]
-    hub: Option<String>,
-    /// Certificate of the authority of the hub's site, for `grpc+tls`
-    #[arg(long, value_name = "FILE", requires = "hub")]
-    authority: Option<PathBuf>,
-    /// File with a token of the user
-    #[arg(long, value_name = "FILE", requires = "hub")]
-    token_file: Option<PathBuf>,
-}
-
-fn kinds() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(Kind::ALL.map(Kind::name))
-}
 
 /// `docs/json/job_fetch.schema.json`.
 #[derive(Default, Serialize)]
@@ -86,18 +45,8 @@ struct Fetched {
     seconds: f64,
     /// Sites that answered.
     sites: Vec<String>,
-    /// What is missing: a job, a site, or a portion of jobs.
+    /// Jobs, sites and portions of jobs that are missing.
     missing: Vec<Missing>,
-}
-
-/// Something that was not fetched.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct Missing {
-    /// The site, if it is known.
-    pub(super) site: Option<String>,
-    /// The jobs.
-    pub(super) jobs: Vec<String>,
-    pub(super) why: String,
 }
 
 pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure> {

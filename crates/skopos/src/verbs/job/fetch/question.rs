@@ -4,23 +4,17 @@ use std::collections::BTreeMap;
 
 use skopos_hub::jobs::Wanted;
 use skopos_serve::downloads::{JobName, PlacesCommand, VERSION};
-use skopos_serve::fetch::{Fetcher, FoundEndpoint, HubAddress};
+use skopos_serve::fetch::{Fetcher, HubAddress};
 use skopos_term::Failure;
 
-use super::{FetchArgs, Missing};
+use super::args::FetchArgs;
+use super::task::{Missing, OfSite};
 
 /// The most ids of one command.
 const MAX_IDS: usize = 500;
 
 /// The most answers to one question: ten million jobs.
 const MAX_ANSWERS: usize = 10_000;
-
-/// The places of the jobs of one site.
-pub(super) struct OfSite {
-    pub(super) site: String,
-    pub(super) address: HubAddress,
-    pub(super) endpoints: Vec<FoundEndpoint>,
-}
 
 /// All places.
 pub(super) struct Found {

@@ -9,26 +9,18 @@ use skopos_hub::jobs::PlacedRecord;
 use skopos_model::Timestamp;
 use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
-use skopos_serve::fetch::{FetchError, Fetcher, FoundEndpoint, HubAddress};
+use skopos_serve::fetch::{FetchError, Fetcher};
 use skopos_store::jobs::{JobPart, SegmentWriter};
 use skopos_term::Failure;
 
-use super::Missing;
 use super::folder::Folder;
+use super::task::{Missing, Task};
 
 /// Pause before a hub that has too much to do is asked again, and the number of times.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 const BUSY_TIMES: usize = 60;
 
-/// An endpoint to download.
-pub(super) struct Task {
-    pub(super) site: String,
-    /// The hub that was asked.
-    pub(super) address: HubAddress,
-    pub(super) endpoint: FoundEndpoint,
-}
-
-/// What was downloaded.
+/// Numbers of what was downloaded.
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) parts: u64,
