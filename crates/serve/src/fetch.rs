@@ -206,37 +206,12 @@ impl Fetcher {
                 Ok(Ok(answer)) => answer.into_inner(),
             };
             let data = stream.map_err(|status| FlightError::Tonic(Box::new(status)));
-            let mut messages = FlightDataDecoder::new(data);
-            let (mut sum, mut trailer) = (RecordSum::default(), None::<Trailer>);
-            loop {
-                let next = timeout(ANSWER_TIMEOUT, messages.next()).await;
-                let message = match next {
-                    Err(_) => return Err(self.late()),
-                    Ok(None) => break,
-                    Ok(Some(Err(FlightError::Tonic(status)))) => return Err(self.refused(&status)),
-                    Ok(Some(Err(e))) => return Err(self.not_valid(&e)),
-                    Ok(Some(Ok(message))) => message,
-                };
-                if !message.inner.app_metadata.is_empty() {
-                    let told = serde_json::from_slice(&message.inner.app_metadata);
-                    trailer = Some(told.map_err(|e| self.not_valid(&e))?);
-                }
-                let DecodedPayload::RecordBatch(batch) = message.payload else { continue };
-                let records = records_of(&batch);
-                let records = records.ok_or_else(|| self.damaged("its columns are others"))?;
-                for placed in records {
-                    sum.add(&placed.record);
-                    visit(placed).map_err(FetchError::Local)?;
-                }
-            }
-            let told = Trailer { records: sum.records(), crc: format!("{:08x}", sum.crc()) };
-            match trailer {
-                None => Err(self.damaged("it ended too early")),
-                Some(trailer) if trailer != told => {
-                    Err(self.damaged("its checksum is another one"))
-                }
-                Some(_) => Ok(sum),
-            }
+            received(FlightDataDecoder::new(data), visit).await.map_err(|e| match e {
+                NotReceived::Late => self.late(),
+                NotReceived::Refused(status) => self.refused(&status),
+                NotReceived::Damaged(why) => self.damaged(&why),
+                NotReceived::Local(e) => FetchError::Local(e),
+            })
         };
         self.runtime.block_on(download)
     }
@@ -272,6 +247,52 @@ impl Fetcher {
             Code::PermissionDenied => FetchError::Ticket(failure),
             _ => FetchError::Failed(failure),
         }
+    }
+}
+
+/// The reason why a stream was not received.
+#[derive(Debug)]
+enum NotReceived {
+    Late,
+    Refused(Status),
+    Damaged(String),
+    Local(Failure),
+}
+
+/// Passes the records of a stream to `visit`, and compares their sum with that of its last message.
+async fn received(
+    mut messages: FlightDataDecoder,
+    visit: &mut dyn FnMut(PlacedRecord) -> Result<(), Failure>,
+) -> Result<RecordSum, NotReceived> {
+    let damaged = |why: &str| NotReceived::Damaged(why.to_owned());
+    let (mut sum, mut trailer) = (RecordSum::default(), None::<Trailer>);
+    loop {
+        let message = match timeout(ANSWER_TIMEOUT, messages.next()).await {
+            Err(_) => return Err(NotReceived::Late),
+            Ok(None) => break,
+            Ok(Some(Err(FlightError::Tonic(status)))) => return Err(NotReceived::Refused(*status)),
+            Ok(Some(Err(e))) => return Err(NotReceived::Damaged(e.to_string())),
+            Ok(Some(Ok(message))) => message,
+        };
+        if trailer.is_some() {
+            return Err(damaged("it goes on after its end"));
+        }
+        let metadata = &message.inner.app_metadata;
+        if !metadata.is_empty() {
+            let told = serde_json::from_slice(metadata);
+            trailer = Some(told.map_err(|e| NotReceived::Damaged(e.to_string()))?);
+        }
+        let DecodedPayload::RecordBatch(batch) = message.payload else { continue };
+        for placed in records_of(&batch).ok_or_else(|| damaged("its columns are others"))? {
+            sum.add(&placed.record);
+            visit(placed).map_err(NotReceived::Local)?;
+        }
+    }
+    let told = Trailer { records: sum.records(), crc: format!("{:08x}", sum.crc()) };
+    match trailer {
+        None => Err(damaged("it ended too early")),
+        Some(trailer) if trailer != told => Err(damaged("its checksum is another one")),
+        Some(_) => Ok(sum),
     }
 }
 
@@ -362,5 +383,131 @@ impl Service<http::Uri> for Connector {
 
     fn call(&mut self, _: http::Uri) -> Self::Future {
         Box::pin(self.clone().connect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_flight::FlightData;
+    use arrow_flight::encode::FlightDataEncoderBuilder;
+    use futures_util::stream;
+    use skopos_hub::jobs::download_schema;
+    use skopos_model::Timestamp;
+    use skopos_model::job::{JobRecord, Kind};
+    use skopos_query::arrow::array::{
+        ArrayRef, BinaryArray, ListArray, RecordBatch, StringArray, TimestampNanosecondArray,
+        UInt32Array,
+    };
+    use skopos_query::arrow::datatypes::DataType;
+
+    use super::*;
+
+    /// Returns a batch with a record for each time.
+    fn batch(times: &[i64]) -> RecordBatch {
+        let text = |text: &'static str| -> ArrayRef {
+            Arc::new(times.iter().map(|_| Some(text)).collect::<StringArray>())
+        };
+        let none = || -> ArrayRef {
+            Arc::new(times.iter().map(|_| None::<&str>).collect::<StringArray>())
+        };
+        let zeros = || -> ArrayRef { Arc::new(times.iter().map(|_| 0).collect::<UInt32Array>()) };
+        let stamps = TimestampNanosecondArray::from(times.to_vec()).with_timezone("UTC");
+        let lists = ListArray::new_null(
+            match download_schema().field(8).data_type() {
+                DataType::List(of) => of.clone(),
+                other => panic!("{other}"),
+            },
+            times.len(),
+        );
+        let raw: BinaryArray = times.iter().map(|_| None::<&[u8]>).collect();
+        let columns: Vec<ArrayRef> = vec![
+            text("7"),
+            zeros(),
+            zeros(),
+            zeros(),
+            text("end"),
+            none(),
+            text("n01"),
+            Arc::new(stamps),
+            Arc::new(lists),
+            text("{}"),
+            Arc::new(raw),
+        ];
+        RecordBatch::try_new(download_schema(), columns).expect("a batch")
+    }
+
+    fn trailer(times: &[i64]) -> Trailer {
+        let mut sum = RecordSum::default();
+        for time in times {
+            let record = JobRecord {
+                kind: Kind::End,
+                job: "7",
+                generation: 0,
+                node: "n01",
+                time: Timestamp::from_nanos(*time),
+                content: b"{}",
+            };
+            sum.add(&skopos_hub::jobs::StoredRecord::of(&record));
+        }
+        Trailer { records: sum.records(), crc: format!("{:08x}", sum.crc()) }
+    }
+
+    fn end(trailer: &Trailer) -> FlightData {
+        let told = serde_json::to_string(trailer).expect("JSON");
+        crate::flight::ending(download_schema(), told).expect("encoded")
+    }
+
+    /// Receives batches and what follows them.
+    fn receive(batches: Vec<RecordBatch>, last: Vec<FlightData>) -> Result<u64, String> {
+        let batches = stream::iter(batches.into_iter().map(Ok));
+        let data = FlightDataEncoderBuilder::new().with_schema(download_schema()).build(batches);
+        let decoder = FlightDataDecoder::new(data.chain(stream::iter(last.into_iter().map(Ok))));
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let received = runtime.block_on(async { received(decoder, &mut |_| Ok(())).await });
+        received.map(|sum| sum.records()).map_err(|e| match e {
+            NotReceived::Damaged(why) => why,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_stream_that_is_not_whole_is_noticed() {
+        let (times, sum) = ([1, 2, 3], trailer(&[1, 2, 3]));
+        let both = || vec![batch(&times[..2]), batch(&times[2..])];
+        assert_eq!(receive(both(), vec![end(&sum)]), Ok(3));
+        assert_eq!(receive(Vec::new(), vec![end(&trailer(&[]))]), Ok(0));
+        let failed = |batches, last: Vec<FlightData>, expected: &str| {
+            let why = receive(batches, last).expect_err("not whole");
+            assert!(why.contains(expected), "{why}");
+        };
+        failed(both(), Vec::new(), "ended too early");
+        failed(both()[..1].to_vec(), vec![end(&sum)], "another one");
+        failed(vec![batch(&[1, 2, 4])], vec![end(&sum)], "another one");
+        failed(vec![batch(&[2, 1, 3])], vec![end(&sum)], "another one");
+        failed(both(), vec![end(&Trailer { records: 4, ..sum.clone() })], "another one");
+        failed(both(), vec![end(&sum), end(&sum)], "goes on after its end");
+    }
+
+    #[test]
+    fn an_url_says_where_and_how() {
+        let check = |url: &str, token: Option<&str>| {
+            let token = token.map(str::to_owned);
+            let address = HubAddress { url: url.to_owned(), authority: None, token };
+            Connector::new(&address)
+                .map(|connector| connector.authority())
+                .map_err(|e| e.message().to_owned())
+        };
+        assert_eq!(check("grpc://127.0.0.1:7471", Some("t")).as_deref(), Ok("127.0.0.1:7471"));
+        assert_eq!(check("grpc://[::1]:7471/", None).as_deref(), Ok("[::1]:7471"));
+        for (url, token, expected) in [
+            ("http://127.0.0.1:7471", None, "not the URL"),
+            ("grpc://127.0.0.1", None, "not the URL"),
+            ("grpc://127.0.0.1:70000", None, "not the URL"),
+            ("grpc://hub1.example:7471", Some("t"), "not sent in clear text"),
+            ("grpc+tls://hub1.example:7471", Some("t"), "authority is needed"),
+        ] {
+            let why = check(url, token).expect_err("refused");
+            assert!(why.contains(expected), "{url}: {why}");
+        }
     }
 }

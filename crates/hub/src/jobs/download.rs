@@ -32,6 +32,10 @@ const MAX_NAME_BYTES: usize = 768 << 10;
 const MAX_PORTION_JOBS: usize = 512;
 const MAX_PORTION_BYTES: usize = 64 << 10;
 
+/// The records of a portion, after which another one begins: some ten megabytes of measurements. So the parts of one segment
+/// are downloaded side by side.
+const PORTION_RECORDS: u64 = 32_768;
+
 /// Rows and bytes of a batch. A message has at most some megabytes.
 const BATCH_ROWS: usize = 8192;
 const BATCH_BYTES: usize = 1 << 20;
@@ -253,7 +257,9 @@ fn of_job<'p>(portions: &'p mut VecDeque<Portion>, id: &JobId, is_sealed: bool) 
     let is_it = |of: &OfJob| (of.job.as_str(), of.generation) == (id.job(), id.generation());
     let has_room = portions.back().is_some_and(|portion| {
         portion.jobs.last().is_some_and(is_it)
-            || portion.jobs.len() < MAX_PORTION_JOBS && portion.bytes() < MAX_PORTION_BYTES
+            || portion.jobs.len() < MAX_PORTION_JOBS
+                && portion.bytes() < MAX_PORTION_BYTES
+                && portion.records < PORTION_RECORDS
     });
     if !has_room {
         portions.push_back(Portion { is_sealed, ..Portion::default() });

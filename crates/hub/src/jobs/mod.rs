@@ -40,7 +40,7 @@ pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
 pub use place::{JobsPlace, PlaceError};
 pub use reads::{Question, ReadEntry, Reading};
 pub use skopos_store::jobs::spool::Sent;
-pub use skopos_store::jobs::{Progress, RecordSum};
+pub use skopos_store::jobs::{Progress, RecordSum, StoredRecord};
 pub(crate) use spooled::SpoolTaker;
 pub use spooled::store_batch;
 pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece, Session, StoreError, Stored, Visit};

@@ -74,7 +74,7 @@ fn partial(schema: Option<SchemaRef>, missing: &[String]) -> Option<Result<Fligh
 }
 
 /// Returns a batch without rows that has this metadata.
-pub(super) fn metadata(schema: SchemaRef, metadata: String) -> Result<FlightData, Status> {
+pub(crate) fn metadata(schema: SchemaRef, metadata: String) -> Result<FlightData, Status> {
     let nothing = RecordBatch::new_empty(schema);
     let (mut tracker, options) = (DictionaryTracker::new(false), IpcWriteOptions::default());
     let maker = IpcDataGenerator::default();

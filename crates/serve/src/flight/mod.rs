@@ -130,6 +130,9 @@ async fn serve(
     let _ = router.serve_with_incoming_shutdown(connections, closed).await;
 }
 
+#[cfg(test)]
+pub(crate) use self::flow::metadata as ending;
+
 /// The beginning of an HTTP/2 connection that ends at once: empty settings, then a frame that says so (RFC 9113, 6.8).
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const GO_AWAY: u8 = 7;

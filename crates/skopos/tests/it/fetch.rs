@@ -257,12 +257,17 @@ fn each_caller_downloads_its_jobs_and_no_ticket_of_another() {
         }
     }
     assert!(refused > 30, "{refused}");
+    // The policy is asked again: this is the same user, who does not lead the project any more.
+    let mut bob = hub(token(&["bob"]));
+    let of_lead = tickets.iter().find(|(name, _)| *name == "lead").expect("a ticket");
+    let why = get(&mut bob, &of_lead.1).expect_err("refused");
+    assert!(why.contains("may not be read, or is gone"), "{why}");
     // All of it is in the log, which members do not read.
     let count = |condition: &str| {
         let sql = format!("SELECT count(*) AS n FROM job_reads WHERE {condition}");
         run(dir, &["sql", "--json", &sql]).json()["rows"][0]["n"].as_u64().unwrap_or_default()
     };
-    assert_eq!(count("question = 'download' AND outcome = 'refused'"), refused + 4 * 6);
+    assert_eq!(count("question = 'download' AND outcome = 'refused'"), refused + 4 * 6 + 1);
     assert_eq!(count("\"user\" = 'kim' AND outcome = 'granted' AND jobs > 0"), 0);
     assert!(count("\"user\" = 'ann' AND question = 'places' AND outcome = 'refused'") >= 2);
 }
@@ -297,13 +302,17 @@ fn commands_that_are_not_valid_are_refused_with_the_form() {
         jobs: Vec::new(),
         ..base.clone()
     };
-    // A condition that ends its parenthesis reads no more than the caller may, and is no job.
-    for text in ["true) UNION (SELECT node, 0 FROM nodes", "job = (", "true; DROP TABLE jobs", "--"]
-    {
+    for text in ["job = (", "true; DROP TABLE jobs", "--"] {
         let error = hub.places(&condition(text)).expect_err("refused").into_failure();
         assert!(!error.message().is_empty(), "{text}");
     }
-    let (found, _) = hub.places(&condition("job = '7' -- a comment")).expect("answered");
+    eventually("the job is listed", || {
+        let (found, _) = hub.places(&condition("job = '7' -- a comment")).expect("answered");
+        found.jobs == 1
+    });
+    // A condition that ends its parenthesis has the rights of the caller, and what it finds is no job.
+    let beyond = condition("true) UNION (SELECT node, 0 FROM nodes");
+    let (found, _) = hub.places(&beyond).expect("answered");
     assert_eq!(found.jobs, 1);
 }
 
