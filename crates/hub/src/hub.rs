@@ -23,7 +23,7 @@ use crate::counts::Counts;
 use crate::facts::{Counters, FactsPublisher};
 use crate::insight_infos::InsightInfos;
 use crate::insights::HubInsights;
-use crate::jobs::{JobsPlace, SpoolTaker};
+use crate::jobs::{JobsPlace, JobsSettings, NodeFacts, SpoolTaker};
 use crate::local::Local;
 use crate::measuring::Measuring;
 use crate::pki::Pki;
@@ -81,6 +81,7 @@ struct Work {
     _publishing: FactsPublisher,
     _remote_write: Option<RemoteWrite>,
     _spool: Option<SpoolTaker>,
+    _nodes: Option<NodeFacts>,
 }
 
 impl Hub {
@@ -113,8 +114,12 @@ impl Hub {
         let infos = InsightInfos::default();
         let source = Arc::new(HubSource::new(Local::new(local), follower.as_ref(), infos.clone()));
         let site = plane.map_or_else(|| ALONE.to_owned(), |plane| plane.site);
-        let limits = (config.catalogue.clone(), config.jobs.limits());
-        let jobs = JobsPlace::new(state::jobs(), &site, limits)
+        let settings = JobsSettings {
+            database: config.catalogue.clone(),
+            bucket: config.jobs.s3.clone(),
+            limits: config.jobs.limits(),
+        };
+        let jobs = JobsPlace::new(state::jobs(), &site, settings)
             .with_urls(config.jobs.locations.clone(), config.jobs.sites.clone());
         let jobs = Arc::new(jobs);
         let engine = Engine::new(tables_of((&source, &jobs), config, file)?)
@@ -159,9 +164,19 @@ impl Hub {
             HubInsights::start(&self.dir, &self.site, backend, insights, self.infos.clone())?;
         let take = |folder| SpoolTaker::start(self.backend.jobs.clone(), folder);
         let _spool = state::spool().map(take).transpose().map_err(no_thread)?;
+        let _nodes = self.record_nodes(config).map_err(no_thread)?;
         let (_insights, _publishing, _remote_write) = (insights, publishing, remote_write);
-        self.work = Some(Work { _insights, _publishing, _remote_write, _spool });
+        self.work = Some(Work { _insights, _publishing, _remote_write, _spool, _nodes });
         Ok(())
+    }
+
+    /// Starts to record facts of the nodes of jobs, unless none are configured.
+    fn record_nodes(&self, config: &HubConfig) -> std::io::Result<Option<NodeFacts>> {
+        let facts = config.jobs.node_facts();
+        if facts.topics.is_empty() {
+            return Ok(None);
+        }
+        NodeFacts::start(facts, self.backend.jobs.clone(), self.backend.source.clone()).map(Some)
     }
 
     /// Returns the state from which its listeners answer.

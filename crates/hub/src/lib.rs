@@ -27,6 +27,7 @@ pub mod tables;
 mod past;
 pub mod topics;
 mod measuring;
+mod bucket;
 pub mod jobs;
 pub mod pki;
 pub mod catalogue;
@@ -41,6 +42,7 @@ pub mod messages;
 pub mod client;
 
 pub use backend::Backend;
+pub use bucket::{BucketConfig, BucketError};
 pub use hub::Hub;
 pub use local::Local;
 pub use measuring::Measuring;

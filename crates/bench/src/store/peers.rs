@@ -93,7 +93,8 @@ pub(super) fn postgres(
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let stored = server.run("SELECT count(*) FROM record; DROP TABLE record")?;
+    let stored = server.run("SELECT count(*) FROM record")?;
+    server.run("DROP TABLE record")?;
     match stored.trim().parse::<usize>() {
         Ok(count) if count == rows.len() => Ok(count as f64 / seconds),
         _ => Err(format!("PostgreSQL has {} of {} records", stored.trim(), rows.len())),

@@ -4,9 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use skopos_model::TopicPattern;
 use skopos_store::jobs::Retention;
 
-use crate::jobs::JobsLimits;
+use crate::bucket::BucketConfig;
+use crate::jobs::{JobsLimits, NodeFactsConfig};
+
+fn some_patterns<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<TopicPattern>>, D::Error> {
+    super::remote_write::patterns(deserializer).map(Some)
+}
 
 /// Limits of stored jobs: `[hub.jobs]`.
 #[derive(Debug, Default, Deserialize)]
@@ -25,6 +33,14 @@ pub struct JobsConfig {
     /// URLs of the Flight listeners of other sites, by the names of the sites.
     #[serde(deserialize_with = "urls_by_name")]
     pub sites: BTreeMap<String, String>,
+    /// Facts of nodes that are recorded with each job.
+    #[serde(deserialize_with = "some_patterns")]
+    pub facts: Option<Vec<TopicPattern>>,
+    /// Time between two measurements of these.
+    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    pub facts_every: Option<Duration>,
+    /// Bucket of the segments; a folder on this machine if there is none.
+    pub s3: Option<BucketConfig>,
 }
 
 /// The most sites and locations: more than there are computing centres of one kind in a country. Each is in every answer.
@@ -65,6 +81,15 @@ fn urls_by_name<'de, D: Deserializer<'de>>(
 }
 
 impl JobsConfig {
+    /// Returns the facts of nodes to record, with defaults.
+    pub fn node_facts(&self) -> NodeFactsConfig {
+        let defaults = NodeFactsConfig::default();
+        NodeFactsConfig {
+            topics: self.facts.clone().unwrap_or(defaults.topics),
+            every: self.facts_every.unwrap_or(defaults.every),
+        }
+    }
+
     /// Returns the configured limits, with defaults for the others.
     pub fn limits(&self) -> JobsLimits {
         let defaults = JobsLimits::default();

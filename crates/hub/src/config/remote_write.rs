@@ -45,7 +45,9 @@ fn all() -> Vec<TopicPattern> {
     "**".parse().into_iter().collect()
 }
 
-fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<TopicPattern>, D::Error> {
+pub(super) fn patterns<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<TopicPattern>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     let parsed: Result<Vec<TopicPattern>, _> = texts.iter().map(|text| text.parse()).collect();
     parsed.map_err(serde::de::Error::custom)

@@ -14,6 +14,7 @@ use skopos_store::jobs::{
 use thiserror::Error;
 
 use super::sealed::OfSite;
+use super::segments::{SegmentsError, SegmentsPlace};
 use super::shared::now;
 use crate::catalogue::CataloguePlace;
 
@@ -39,6 +40,9 @@ pub enum MdsError {
     /// A file of the jobs cannot be read or written.
     #[error("the jobs cannot be read")]
     Jobs(#[source] LogError),
+    /// The segments cannot be opened.
+    #[error("the segments cannot be opened")]
+    Segments(#[source] SegmentsError),
     /// A file cannot be read or removed.
     #[error("{path} cannot be used")]
     File {
@@ -129,7 +133,7 @@ impl Mds {
     ///
     /// # Errors
     /// A hub uses them, there are no jobs, or a file cannot be read.
-    pub fn open(folder: &Path) -> Result<Self, MdsError> {
+    pub fn open(folder: &Path, segments: &SegmentsPlace) -> Result<Self, MdsError> {
         let path = folder.join("site");
         let site = match std::fs::read_to_string(&path) {
             Ok(site) => site.trim_end().to_owned(),
@@ -142,7 +146,10 @@ impl Mds {
             LogError::Busy(_) => MdsError::Busy(folder.to_path_buf()),
             e => MdsError::Jobs(e),
         };
-        let lts = Lts::open(&folder.join("lts")).map_err(failed)?;
+        let lts = segments.open().map_err(|e| match e {
+            SegmentsError::Log(e) => failed(e),
+            e => MdsError::Segments(e),
+        })?;
         let of_site = OfSite { site: &site, lts: &lts };
         let limits = IntakeLimits::default();
         let intake = Intake::open(&folder.join("sts"), limits, &of_site, now()).map_err(failed)?;
@@ -223,7 +230,7 @@ impl Mds {
             let (file, why) = (found.damage.file, found.damage.why);
             each(Difference::Damaged { file, why, lost: found.lost.len() });
         }
-        for found in self.lts.damaged().map_err(MdsError::Jobs)? {
+        for found in self.lts.damaged() {
             if damaged.insert(found.file.clone()) {
                 each(Difference::Damaged { file: found.file, why: found.why, lost: 0 });
             }

@@ -9,6 +9,7 @@ use skopos_store::jobs::catalogue::conformance;
 use skopos_store::jobs::{Change, Filter, IntakeLimits, JobEntry, Visibility};
 
 use super::mds::{Difference, Mds, MdsError, Verified};
+use super::segments::SegmentsPlace;
 use super::shared::now;
 use super::store::Jobs;
 use super::tests::{LIMITS, eventually, limits};
@@ -18,7 +19,8 @@ use crate::catalogue::{CataloguePlace, PostgresUrl};
 const SITE: &str = "s";
 
 fn start(folder: &Path, place: &CataloguePlace) -> Jobs {
-    Jobs::open(folder, SITE, limits(LIMITS), place).expect("opened")
+    let places = (&SegmentsPlace::new(folder, None), place);
+    Jobs::open(folder, SITE, limits(LIMITS), places).expect("opened")
 }
 
 fn in_database(folder: &Path, url: &str) -> CataloguePlace {
@@ -67,6 +69,10 @@ fn fill(jobs: &Jobs) {
     });
 }
 
+fn opened(folder: &Path) -> Result<Mds, MdsError> {
+    Mds::open(folder, &SegmentsPlace::new(folder, None))
+}
+
 fn dump(place: &CataloguePlace) -> String {
     let mut out = Vec::new();
     place.open().expect("a catalogue").dump(&mut out).expect("a dump");
@@ -74,7 +80,7 @@ fn dump(place: &CataloguePlace) -> String {
 }
 
 fn verify(folder: &Path, place: &CataloguePlace) -> (Verified, Vec<Difference>) {
-    let mds = Mds::open(folder).expect("no hub runs");
+    let mds = opened(folder).expect("no hub runs");
     let mut found = Vec::new();
     let verified = mds.verify(place, &mut |difference| found.push(difference)).expect("read");
     (verified, found)
@@ -83,14 +89,14 @@ fn verify(folder: &Path, place: &CataloguePlace) -> (Verified, Vec<Difference>) 
 /// Fills a folder with a catalogue in `place`, makes the catalogue again, and returns its dump.
 fn made_again(folder: &Path, place: &CataloguePlace, remove: impl FnOnce()) -> String {
     let jobs = start(folder, place);
-    let busy = Mds::open(folder).map(drop);
+    let busy = opened(folder).map(drop);
     assert!(matches!(busy, Err(MdsError::Busy(_))), "a hub uses the folder: {busy:?}");
     fill(&jobs);
     drop(jobs);
     let before = dump(place);
     assert_eq!(before.lines().filter(|line| line.starts_with("job ")).count(), 41);
     remove();
-    let rebuilt = Mds::open(folder).expect("no hub runs").rebuild(place).expect("made");
+    let rebuilt = opened(folder).expect("no hub runs").rebuild(place).expect("made");
     assert_eq!((rebuilt.jobs, rebuilt.unreadable.len()), (41, 0));
     let after = dump(place);
     assert_eq!(after, before);
@@ -107,7 +113,7 @@ fn a_catalogue_that_is_made_again_has_the_same_dump_in_both_databases() {
     let Some(server) = Server::start() else { return };
     // The same jobs in PostgreSQL.
     let place = in_database(folder.path(), &server.database());
-    Mds::open(folder.path()).expect("no hub runs").rebuild(&place).expect("made");
+    opened(folder.path()).expect("no hub runs").rebuild(&place).expect("made");
     assert_eq!(dump(&place), expected);
     // A hub that has its catalogue there from the beginning.
     let folder = tempfile::tempdir().expect("a folder");
@@ -139,7 +145,7 @@ fn a_catalogue_of_several_sites_keeps_the_jobs_of_the_others() {
     let missing = segments[1].clone();
     assert_eq!(found, [Difference::MissingJob(gone.id), Difference::MissingSegment(missing)]);
     assert_eq!((verified.jobs, verified.differences), (41, 2));
-    Mds::open(folder.path()).expect("no hub runs").rebuild(&place).expect("made");
+    opened(folder.path()).expect("no hub runs").rebuild(&place).expect("made");
     assert_eq!(dump(&place), expected);
     assert_eq!(verify(folder.path(), &place).1, []);
 }
@@ -181,7 +187,7 @@ fn differences_between_a_catalogue_and_its_segments_are_named() {
     assert_eq!((found, verified.differences), (expected, 4));
 
     // A bit of a segment flips. A hub starts all the same.
-    Mds::open(folder.path()).expect("no hub runs").rebuild(&place).expect("made");
+    opened(folder.path()).expect("no hub runs").rebuild(&place).expect("made");
     let path = folder.path().join("lts").join(&segment);
     let mut bytes = std::fs::read(&path).expect("a segment");
     bytes[40] ^= 1;
@@ -190,7 +196,7 @@ fn differences_between_a_catalogue_and_its_segments_are_named() {
     let [Difference::Damaged { file, lost, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!((file, *lost > 0), (&segment, true), "{found:?}");
     drop(start(folder.path(), &place));
-    let rebuilt = Mds::open(folder.path()).expect("no hub runs").rebuild(&place).expect("made");
+    let rebuilt = opened(folder.path()).expect("no hub runs").rebuild(&place).expect("made");
     assert!(!rebuilt.unreadable.is_empty() && rebuilt.jobs + rebuilt.unreadable.len() == 41);
 }
 
@@ -205,7 +211,8 @@ fn a_hub_works_while_its_database_is_away() {
     drop(jobs);
     server.kill();
     let limits = IntakeLimits { settle: Duration::ZERO, ..LIMITS };
-    let jobs = Jobs::open(folder.path(), SITE, super::tests::limits(limits), &place)
+    let places = (&SegmentsPlace::new(folder.path(), None), &place);
+    let jobs = Jobs::open(folder.path(), SITE, super::tests::limits(limits), places)
         .expect("records are taken");
     store(
         &jobs,
@@ -242,7 +249,8 @@ fn hubs_of_two_sites_share_a_database() {
         for (folder, site) in folders.iter().zip(["hpc1", "hpc2"]) {
             let place = in_database(folder.path(), &url);
             scope.spawn(move || {
-                let jobs = Jobs::open(folder.path(), site, limits(LIMITS), &place).expect("opened");
+                let places = (&SegmentsPlace::new(folder.path(), None), &place);
+                let jobs = Jobs::open(folder.path(), site, limits(LIMITS), places).expect("opened");
                 fill(&jobs);
             });
         }

@@ -19,7 +19,7 @@ pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 12
         (intake.jobs().len() as u64, intake.log_bytes(), intake.damaged().len() as u64)
     });
     let (segments, _, segment_bytes) = shared.map_or((0, 0, 0), |shared| shared.lts.size());
-    let damaged = shared.map_or(0, |shared| shared.lts.damaged().map_or(1, |all| all.len() as u64));
+    let damaged = shared.map_or(0, |shared| shared.lts.damaged().len() as u64);
     let troubles =
         shared.map_or(0, |shared| unpoisoned(shared.trouble.lock()).iter().flatten().count());
     [

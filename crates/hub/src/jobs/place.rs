@@ -8,8 +8,10 @@ use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
 use thiserror::Error;
 
+use super::segments::SegmentsPlace;
 use super::shared::described;
 use super::store::{Jobs, JobsLimits};
+use crate::bucket::BucketConfig;
 use crate::catalogue::{CataloguePlace, PostgresUrl};
 
 /// The place of a site's jobs. It is opened for the first record, or for the first question if the folder exists, so a hub
@@ -19,9 +21,7 @@ pub struct JobsPlace {
     /// The folder; `None` if the environment does not determine one.
     folder: Option<PathBuf>,
     site: String,
-    /// The database of the catalogue, if it is not a file in the folder.
-    database: Option<PostgresUrl>,
-    limits: JobsLimits,
+    settings: JobsSettings,
     /// URLs at which the jobs are downloaded, and those of other sites.
     locations: Vec<String>,
     sites: BTreeMap<String, String>,
@@ -29,6 +29,17 @@ pub struct JobsPlace {
     /// taken.
     is_without_hub: bool,
     opened: Mutex<Option<Arc<Jobs>>>,
+}
+
+/// The places of what is not in the folder, and the limits.
+#[derive(Clone, Debug, Default)]
+pub struct JobsSettings {
+    /// The database of the catalogue, if it is not a file in the folder.
+    pub database: Option<PostgresUrl>,
+    /// The bucket of the segments, if they are not in the folder.
+    pub bucket: Option<BucketConfig>,
+    /// The limits.
+    pub limits: JobsLimits,
 }
 
 /// The reason why jobs cannot be stored or read.
@@ -51,18 +62,13 @@ pub enum PlaceError {
 }
 
 impl JobsPlace {
-    /// Returns the place of a site's jobs in a folder, with the catalogue in a database or in the folder.
-    pub fn new(
-        folder: Option<PathBuf>,
-        site: &str,
-        (database, limits): (Option<PostgresUrl>, JobsLimits),
-    ) -> Self {
+    /// Returns the place of a site's jobs in a folder.
+    pub fn new(folder: Option<PathBuf>, site: &str, settings: JobsSettings) -> Self {
         let (site, opened) = (site.to_owned(), Mutex::default());
         Self {
             folder,
             site,
-            database,
-            limits,
+            settings,
             locations: Vec::new(),
             sites: BTreeMap::new(),
             is_without_hub: false,
@@ -93,7 +99,7 @@ impl JobsPlace {
 
     /// Returns the place of jobs in a folder, for a program that answers without a hub.
     pub fn without_hub(folder: Option<PathBuf>) -> Self {
-        Self { is_without_hub: true, ..Self::new(folder, "", (None, JobsLimits::default())) }
+        Self { is_without_hub: true, ..Self::new(folder, "", JobsSettings::default()) }
     }
 
     /// Returns the numbers of the jobs with their metrics, always in the same order; zeros unless they are open.
@@ -132,8 +138,10 @@ impl JobsPlace {
             return Ok(jobs.clone());
         }
         let folder = self.folder.as_ref().ok_or(PlaceError::Unknown)?;
-        let catalogue = CataloguePlace::new(folder, self.database.as_ref());
-        let jobs = Jobs::open(folder, &self.site, self.limits, &catalogue);
+        let JobsSettings { database, bucket, limits } = &self.settings;
+        let segments = SegmentsPlace::new(folder, bucket.as_ref());
+        let catalogue = CataloguePlace::new(folder, database.as_ref());
+        let jobs = Jobs::open(folder, &self.site, *limits, (&segments, &catalogue));
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| PlaceError::Failed {
             folder: folder.display().to_string(),
             why: described(&*e),

@@ -131,7 +131,7 @@ mod tests {
     use skopos_store::jobs::StoredRecord;
 
     use super::*;
-    use crate::jobs::JobsLimits;
+    use crate::jobs::JobsSettings;
 
     fn batch(producer: &str, records: &[(Kind, &str)]) -> SpooledBatch {
         let of = |(sequence, (kind, content)): (i64, &(Kind, &str))| {
@@ -146,8 +146,7 @@ mod tests {
 
     /// Returns the jobs in a folder.
     fn place(folder: &std::path::Path) -> JobsPlace {
-        let limits = JobsLimits::default();
-        JobsPlace::new(Some(folder.to_owned()), "site", (None, limits))
+        JobsPlace::new(Some(folder.to_owned()), "site", JobsSettings::default())
     }
 
     #[test]

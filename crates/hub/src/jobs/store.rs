@@ -15,7 +15,7 @@ use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
-    Filter, Intake, IntakeLimits, JobEntry, JobRow, Lts, Page, PageRequest, Progress, PushOutcome,
+    Filter, Intake, IntakeLimits, JobEntry, JobRow, Page, PageRequest, Progress, PushOutcome,
     Pushed, Refusal, Retention, StoredRecord, Unsealed, Visibility,
 };
 use thiserror::Error;
@@ -26,6 +26,7 @@ use super::counts::{Counts, add};
 use super::numbers::numbers;
 use super::reads::{Question, ReadEntry, Reading, Reads};
 use super::sealed::OfSite;
+use super::segments::SegmentsPlace;
 use super::shared::{Shared, described, is_away, now};
 use super::signal::Signal;
 use super::threads::Threads;
@@ -125,10 +126,10 @@ impl Jobs {
         folder: &Path,
         site: &str,
         limits: JobsLimits,
-        catalogue: &CataloguePlace,
+        (segments, catalogue): (&SegmentsPlace, &CataloguePlace),
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         check_site(folder, site)?;
-        let lts = Lts::open(&folder.join("lts"))?;
+        let lts = segments.open()?;
         let may_be_away = catalogue.is_database();
         let catalogue = catalogue.open()?;
         let of_site = OfSite { site, lts: &lts };

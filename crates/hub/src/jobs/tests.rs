@@ -7,6 +7,7 @@ use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_store::jobs::{Change, IntakeLimits, JobPart, Retention, StoredRecord};
 
 use super::chores::Chores;
+use super::segments::SegmentsPlace;
 use super::shared::now;
 use super::store::{Jobs, JobsLimits, StoreError, Stored};
 use crate::catalogue::CataloguePlace;
@@ -26,7 +27,8 @@ pub(super) fn limits(intake: IntakeLimits) -> JobsLimits {
 }
 
 fn open(folder: &std::path::Path) -> Jobs {
-    Jobs::open(folder, "s", limits(LIMITS), &CataloguePlace::new(folder, None)).expect("opened")
+    let places = (&SegmentsPlace::new(folder, None), &CataloguePlace::new(folder, None));
+    Jobs::open(folder, "s", limits(LIMITS), places).expect("opened")
 }
 
 fn node(name: &str) -> Caller {
@@ -136,9 +138,10 @@ fn a_catalogue_that_is_gone_is_made_again_from_the_segments() {
     });
     assert_eq!(again.expect("known").duplicates, 1);
     drop(jobs);
-    let place = CataloguePlace::new(folder.path(), None);
+    let segments = SegmentsPlace::new(folder.path(), None);
+    let places = (&segments, &CataloguePlace::new(folder.path(), None));
     let other =
-        Jobs::open(folder.path(), "other", limits(LIMITS), &place).expect_err("another site");
+        Jobs::open(folder.path(), "other", limits(LIMITS), places).expect_err("another site");
     assert!(other.to_string().contains("belong to the site `s`"), "{other}");
 }
 

@@ -8,17 +8,17 @@ use skopos_query::arrow::array::{
 };
 use skopos_query::{BoxError, Column, Fingerprint, Rows, Scan, Table};
 use skopos_score::finding::{Judged, Verdict};
-use skopos_store::jobs::{Cursor, JobRow, PageRequest};
+use skopos_store::jobs::{JobRow, PageRequest};
 
 use super::jobs::filter_of;
-use super::noted::{note, note_ids, note_refused};
-use crate::jobs::{Jobs, JobsPlace, Question, Reading};
+use super::noted::{Noted, note_ids, note_refused};
+use crate::jobs::{Jobs, JobsPlace, Question};
 
 /// The most jobs of one statement. All records of a job are read to judge it.
 const MAX_JOBS: usize = 1_000;
 
-/// Jobs that are listed at once.
-const PAGE: usize = 100;
+/// Jobs that are judged at once: a statement that is cancelled ends within this many.
+const STEP: usize = 16;
 
 /// The table `job_findings`.
 #[derive(Debug)]
@@ -70,8 +70,25 @@ impl Table for JobFindings {
         let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
         let mut reading = jobs.reading(scan.caller(), Question::Findings);
         note_ids(&mut reading, scan);
-        let scan = scan.clone();
-        Ok(Rows::each(Pages { jobs, scan, after: None, is_at_end: false, count: 0, reading }))
+        let mut filter = filter_of(scan);
+        // A job runs when it begins. The engine checks the exact condition.
+        filter.ran = scan.times("started_at").map(|times| (*times.start(), *times.end()));
+        let request = PageRequest { most: MAX_JOBS, ..PageRequest::default() };
+        let page = jobs.search(scan.caller(), filter, &request)?;
+        if page.next.is_some() {
+            reading.fail("too many jobs");
+            return Err(format!(
+                "a statement can judge at most {MAX_JOBS} jobs; name them by `job`, `user`, \
+                 `application`, `state` or `started_at`"
+            )
+            .into());
+        }
+        if page.items.is_empty() && scan.texts("job").is_some() {
+            note_refused(&mut reading);
+        }
+        reading.jobs(page.items.len() as u64);
+        let batches = Steps { jobs, scan: scan.clone(), rows: page.items.into_iter() };
+        Ok(Rows::each(Noted { batches, reading }))
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
@@ -79,40 +96,18 @@ impl Table for JobFindings {
     }
 }
 
-/// The jobs, judged page by page.
-struct Pages {
+/// The jobs, judged a few at a time.
+struct Steps {
     jobs: Arc<Jobs>,
     scan: Scan,
-    after: Option<Cursor>,
-    is_at_end: bool,
-    count: usize,
-    reading: Reading,
+    rows: std::vec::IntoIter<JobRow>,
 }
 
-impl Pages {
-    fn page(&mut self) -> Result<RecordBatch, BoxError> {
-        let mut filter = filter_of(&self.scan);
-        // A job runs when it begins. The engine checks the exact condition.
-        filter.ran = self.scan.times("started_at").map(|times| (*times.start(), *times.end()));
-        let request = PageRequest { after: self.after, most: PAGE, ..PageRequest::default() };
-        let page = self.jobs.search(self.scan.caller(), filter, &request)?;
-        self.after = page.next;
-        self.is_at_end = page.next.is_none();
-        self.count += page.items.len();
-        self.reading.jobs(page.items.len() as u64);
-        if self.count == 0 && self.scan.texts("job").is_some() {
-            note_refused(&mut self.reading);
-        }
-        if self.count > MAX_JOBS {
-            return Err(format!(
-                "a statement can judge at most {MAX_JOBS} jobs; name them by `job`, `user`, \
-                 `application`, `state` or `started_at`"
-            )
-            .into());
-        }
+impl Steps {
+    fn step(&self, rows: &[JobRow]) -> Result<RecordBatch, BoxError> {
         let mut batch = Batch::default();
-        for row in &page.items {
-            // A job may have gone since the page was read.
+        for row in rows {
+            // A job may have gone since it was listed.
             let judged = self.jobs.judge(self.scan.caller(), &row.id)?.unwrap_or_default();
             judged.iter().for_each(|judged| batch.push(row, judged));
         }
@@ -120,17 +115,12 @@ impl Pages {
     }
 }
 
-impl Iterator for Pages {
+impl Iterator for Steps {
     type Item = Result<RecordBatch, BoxError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_at_end {
-            return None;
-        }
-        let page = self.page();
-        self.is_at_end |= page.is_err();
-        note(&mut self.reading, &page);
-        Some(page)
+        let rows: Vec<JobRow> = self.rows.by_ref().take(STEP).collect();
+        (!rows.is_empty()).then(|| self.step(&rows))
     }
 }
 

@@ -25,11 +25,8 @@ fn engine(place: &Arc<JobsPlace>) -> Engine {
 }
 
 fn place(folder: &Path) -> Arc<JobsPlace> {
-    Arc::new(JobsPlace::new(
-        Some(folder.join("jobs")),
-        "site",
-        (None, crate::jobs::JobsLimits::default()),
-    ))
+    let settings = crate::jobs::JobsSettings::default();
+    Arc::new(JobsPlace::new(Some(folder.join("jobs")), "site", settings))
 }
 
 fn now() -> Timestamp {

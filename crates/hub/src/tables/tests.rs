@@ -73,7 +73,7 @@ impl Source for World {
 fn engine_over(world: World, archive: Option<PathBuf>) -> Engine {
     let source: Arc<dyn Source> = Arc::new(world);
     let mut registry = Registry::new(source.clone());
-    let jobs = Arc::new(JobsPlace::new(None, "site", (None, crate::jobs::JobsLimits::default())));
+    let jobs = Arc::new(JobsPlace::new(None, "site", crate::jobs::JobsSettings::default()));
     let insight = |topic: &Topic| {
         let text = |text: &str| (topic.metric() == "load").then(|| text.to_owned());
         InsightInfo { formula: text("sum of loads"), reason: text("no agent is alive") }

@@ -18,7 +18,7 @@ const MARGIN: f64 = 1.5;
 
 pub(super) static RULE: Rule = Rule {
     name: "memory_request",
-    condition: "`resident_bytes_max` and `tmpfs_bytes_max` together are below 25 % of the requested memory, and at least 512 MiB below",
+    condition: "`resident_bytes_max` and `tmpfs_bytes_max` of the tasks that run at one time are below 25 % of the requested memory, and at least 512 MiB below",
     inputs: "requested `resident_bytes_max`; `resident_bytes_max` that is not only a lower bound; the end of the job; 2 s of wall time",
     advice: "request the memory that `skopos estimate` proposes, or half as much again as the peak",
     judge,
@@ -28,8 +28,8 @@ fn judge(view: &JobView) -> Judging {
     let requested = view.requested("resident_bytes_max")?;
     view.wall_seconds()?;
     view.ended()?;
-    let resident = view.sum("resident_bytes_max")?;
-    let files = view.sum("tmpfs_bytes_max").map_or(0.0, |files| files.value);
+    let resident = view.together("resident_bytes_max")?;
+    let files = view.together("tmpfs_bytes_max").map_or(0.0, |files| files.value);
     let used = resident.value + files;
     if used > MAX_SHARE * requested || requested - used < MIN_UNUSED_BYTES {
         return Ok(Verdict::Absent);

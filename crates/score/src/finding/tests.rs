@@ -138,6 +138,15 @@ fn memory_request() {
     files.reports[0] =
         report(100.0, &[("resident_bytes_max", GIB), ("tmpfs_bytes_max", 4.0 * GIB)]);
     check("memory_request", &files, "absent", "");
+    // Steps of 1 GiB that run together, and one after the other.
+    let mut steps = of(8.0 * GIB, GIB);
+    steps.reports = vec![steps.reports[0].clone(); 4];
+    check("memory_request", &steps, "absent", "");
+    for (at, step) in steps.reports.iter_mut().enumerate() {
+        step.start_seconds += 200.0 * at as f64;
+        step.end_seconds += 200.0 * at as f64;
+    }
+    check("memory_request", &steps, "found", "1 GiB of 8 GiB requested");
 }
 
 #[test]
@@ -288,7 +297,10 @@ fn swapping() {
     check("swapping", &of(1e6), "absent", "");
     let small = [("swap_bytes_max", 30.0 * MIB), ("resident_bytes_max", 100.0 * MIB)];
     check("swapping", &job(&[], &small), "absent", "");
-    check("swapping", &job(&[], &[("memory_delay_seconds", 40.0)]), "found", "waited for memory");
+    let waits = |cpu| job(&[], &[("memory_delay_seconds", 40.0), ("cpu_seconds", cpu)]);
+    check("swapping", &waits(100.0), "found", "waited for memory");
+    // Sixty threads that work all the time, and wait for memory for less than a second each.
+    check("swapping", &waits(6_000.0), "unknown", "`swap_bytes_max` is not known");
     check(
         "swapping",
         &with_series([series("n01", "swap/sda2/in_bytes_total", |at| at * 50e6)]),

@@ -70,6 +70,31 @@ impl JobView {
         self.combined(name, Combine::Sum)
     }
 
+    /// Returns the most of a resource that tasks had together at one time, if each had its own peak meanwhile: tasks
+    /// that ran one after the other are not added. It is an upper bound. The end of the job may say more.
+    ///
+    /// # Errors
+    /// The reason why it is not known.
+    pub(super) fn together(&self, name: &str) -> Result<Amount, Verdict> {
+        let all = self.sum(name)?;
+        let changes = self.reports.iter().filter_map(|report| {
+            let value = report.resources.get(name).and_then(|reading| reading.value);
+            let value = value.filter(|value| is_amount(*value))?;
+            Some([(report.start_seconds, value), (report.end_seconds, -value)])
+        });
+        let mut changes: Vec<(f64, f64)> = changes.flatten().collect();
+        // What begins counts before what ends at the same time.
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        let sums = changes.iter().scan(0.0, |sum, (_, change)| {
+            *sum += change;
+            Some(*sum)
+        });
+        let of_tasks = sums.reduce(f64::max);
+        let of_end = self.end.as_ref().and_then(|end| end.used.get(name).copied());
+        let most = of_tasks.into_iter().chain(of_end.filter(|value| is_amount(*value)));
+        Ok(Amount { value: most.reduce(f64::max).unwrap_or(all.value), ..all })
+    }
+
     /// Returns the most that one report has of a resource: that of a control group which all tasks share.
     ///
     /// # Errors

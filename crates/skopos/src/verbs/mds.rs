@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use skopos_agent::config::Config;
 use skopos_hub::catalogue::CataloguePlace;
 use skopos_hub::config::HubConfig;
-use skopos_hub::jobs::{Mds, MdsError};
+use skopos_hub::jobs::{Mds, MdsError, SegmentsPlace};
 use skopos_term::{EXIT_NO, Failure, Global, Out, state, tell};
 
 #[derive(Debug, Args)]
@@ -38,11 +38,13 @@ pub(crate) fn run(global: &Global, args: &MdsArgs) -> Result<ExitCode, Failure> 
         Failure::new("the place of jobs is not known").hint("set SKOPOS_STATE to a folder")
     })?;
     let place = CataloguePlace::new(&folder, config.catalogue.as_ref());
+    let segments = SegmentsPlace::new(&folder, config.jobs.s3.as_ref());
+    let open = || Mds::open(&folder, &segments).map_err(failure);
     let mut out = Out::new(global.style());
     let code = match &args.verb {
-        MdsVerb::Rebuild => rebuild(&Mds::open(&folder).map_err(failure)?, &place, &mut out)?,
+        MdsVerb::Rebuild => rebuild(&open()?, &place, &mut out)?,
         MdsVerb::Dump => dump(&place, &mut out)?,
-        MdsVerb::Verify => verify(&Mds::open(&folder).map_err(failure)?, &place, &mut out)?,
+        MdsVerb::Verify => verify(&open()?, &place, &mut out)?,
     };
     out.flush()?;
     Ok(code)

@@ -32,6 +32,17 @@ impl FlightServer {
         Self { up, uri: format!("grpc://{at}") }
     }
 
+    /// Starts a hub with a configuration.
+    pub(crate) fn configured(config: &str) -> Self {
+        let (at, dir) =
+            (format!("127.0.0.1:{}", free_port()), tempfile::tempdir().expect("a folder"));
+        let file = dir.path().join("skopos.toml");
+        std::fs::write(&file, config).expect("written");
+        let args = ["--flight", &at, "--config", file.to_str().expect("UTF-8")];
+        let up = Running::start_as("up", &args);
+        Self { up, uri: format!("grpc://{at}") }
+    }
+
     /// Kills the hub, and starts another one in its place.
     pub(crate) fn restart(&mut self) {
         let at = self.address().to_owned();

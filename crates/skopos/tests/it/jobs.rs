@@ -109,6 +109,27 @@ async fn a_job_is_found_while_it_runs_and_after_it_and_survives_a_kill() {
 }
 
 #[tokio::test]
+async fn facts_of_its_nodes_are_recorded_while_a_job_runs() {
+    let server = FlightServer::configured("[hub.jobs]\nfacts_every = \"1s\"\n");
+    let start = [(0, "7", "start", Ok(START)), (1, "8", "start", Ok(r#"{"nodes":["n77"]}"#))];
+    put(&server, &["jobs", "prolog", "1"], &start).await.expect("stored");
+    let recorded = "SELECT count(DISTINCT time) AS n FROM job_samples WHERE job = '7' \
+                    AND node = 'n01' AND metric = 'cpu/total/busy_ratio'";
+    eventually("the node is measured again and again", || count(&server, recorded) > 2);
+    let end = [(2, "7", "end", Ok(r#"{"state":"completed"}"#))];
+    put(&server, &["jobs", "prolog", "1"], &end).await.expect("stored");
+    let ended = "SELECT count(*) AS n FROM jobs WHERE state = 'completed'";
+    eventually("the job is known to have ended", || count(&server, ended) == 1);
+    // A round may be under way.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let measured = count(&server, recorded);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(count(&server, recorded), measured, "an ended job is not measured");
+    let of_other = "SELECT count(*) AS n FROM job_samples WHERE job = '8'";
+    assert_eq!(count(&server, of_other), 0, "a node that is not there has no facts");
+}
+
+#[tokio::test]
 async fn records_that_are_not_valid_are_named_and_the_others_are_stored() {
     let server = FlightServer::start();
     let records = [

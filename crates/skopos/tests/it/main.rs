@@ -44,6 +44,7 @@ mod archive;
 mod job;
 mod jobs;
 mod fetch;
+mod bucket;
 #[path = "../../../hub/src/catalogue/postgres/server.rs"]
 mod postgres_server;
 mod mds;

@@ -11,8 +11,9 @@ use std::path::Path;
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// Operations on files and folders.
-pub(crate) trait Disk: fmt::Debug + Send + Sync {
+/// Operations on files and folders. Each fails with the error of the operating system; a file that does not exist is
+/// [`NotFound`](io::ErrorKind::NotFound).
+pub trait Disk: fmt::Debug + Send + Sync {
     /// Returns the names and lengths of the files in a folder; nothing if the folder does not exist.
     fn list(&self, folder: &Path) -> io::Result<Vec<Listed>>;
 
@@ -50,8 +51,8 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     }
 }
 
-/// Operations on one open file.
-pub(crate) trait DiskFile: fmt::Debug + Send + Sync {
+/// Operations on one open file. Each fails with the error of the operating system.
+pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Returns its length in bytes.
     fn length(&self) -> io::Result<u64>;
 
@@ -70,14 +71,16 @@ pub(crate) trait DiskFile: fmt::Debug + Send + Sync {
 
 /// A file of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Listed {
-    pub(crate) name: String,
-    pub(crate) bytes: u64,
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// A locked file. It is locked until this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Lock {
+pub struct Lock {
     file: Option<File>,
 }
 
@@ -94,7 +97,7 @@ impl Drop for Lock {
 
 /// The operating system.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OsDisk;
+pub struct OsDisk;
 
 impl Disk for OsDisk {
     fn list(&self, folder: &Path) -> io::Result<Vec<Listed>> {

@@ -26,7 +26,7 @@ mod record;
 pub(crate) mod simulated;
 mod writer;
 
-pub(crate) use disk::{Disk, DiskFile, Listed, Lock, OsDisk};
+pub use disk::{Disk, DiskFile, Listed, Lock, OsDisk};
 pub use error::Error;
 pub(crate) use error::io_at;
 pub use quarantine::Damage;

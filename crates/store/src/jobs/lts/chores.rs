@@ -281,8 +281,9 @@ impl Lts {
                     changes.removed.extend(parts);
                 }
                 None => {
-                    let path = aside.join(name);
+                    let path = aside.join(&name);
                     self.disk.remove(&path).map_err(io_at(&path, "it cannot be removed"))?;
+                    self.forget_damage(&name);
                 }
             }
             bytes -= size;

@@ -8,7 +8,7 @@ use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
 
 use super::index::Slot;
-use super::state::{State, list};
+use super::state::{Opened, State, list};
 use crate::jobs::part::{JobPart, Mark, PartRef, StoredRecord};
 use crate::jobs::segment::{PartInfo, Segment};
 use crate::log::{self, Damage, Disk, Error, Lock, OsDisk, io_at};
@@ -57,14 +57,23 @@ impl Lts {
         Self::on(Arc::new(OsDisk), folder)
     }
 
-    pub(super) fn on(disk: Arc<dyn Disk>, folder: &Path) -> Result<Self, Error> {
+    /// Opens a folder on another disk than the operating system's, as [`open`](Self::open) does.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn on(disk: Arc<dyn Disk>, folder: &Path) -> Result<Self, Error> {
         let made = disk.make_folder(folder);
         made.map_err(io_at(folder, "the folder cannot be made"))?;
         let path = folder.join("lock");
         let lock = disk.lock(&path).map_err(io_at(&path, "it cannot be locked"))?;
         let lock = lock.ok_or_else(|| Error::Busy(folder.to_path_buf()))?;
         let mut state = State::default();
-        let damaged = state.catch_up(&*disk, folder)?;
+        let mut damaged = state.catch_up(&*disk, folder)?;
+        for file in list(&*disk, &folder.join(log::FOLDER))? {
+            if !damaged.iter().any(|known| known.file == file.name) {
+                damaged.push(Damage { file: file.name, why: "it was moved aside".to_owned() });
+            }
+        }
         let lts = Self {
             disk,
             folder: folder.to_path_buf(),
@@ -78,18 +87,10 @@ impl Lts {
     }
 
     /// Returns the damaged files that were found since the folder was opened, and those in its quarantine.
-    ///
-    /// # Errors
-    /// The quarantine cannot be listed.
-    pub fn damaged(&self) -> Result<Vec<Damage>, Error> {
+    pub fn damaged(&self) -> Vec<Damage> {
         let mut damaged = unpoisoned(self.damaged.lock()).clone();
-        for file in list(&*self.disk, &self.folder.join(log::FOLDER))? {
-            if !damaged.iter().any(|known| known.file == file.name) {
-                damaged.push(Damage { file: file.name, why: "it was moved aside".to_owned() });
-            }
-        }
         damaged.sort();
-        Ok(damaged)
+        damaged
     }
 
     pub(super) fn note_damage(&self, damage: Damage) {
@@ -97,6 +98,11 @@ impl Lts {
         if !damaged.contains(&damage) {
             damaged.push(damage);
         }
+    }
+
+    /// Forgets a file that was removed from the quarantine.
+    pub(super) fn forget_damage(&self, file: &str) {
+        unpoisoned(self.damaged.lock()).retain(|damage| damage.file != file);
     }
 
     /// Returns the number of segments, parts and bytes.
@@ -145,6 +151,8 @@ impl Lts {
                     Ok(None) => return Ok(None),
                     Ok(Some(None)) => {}
                     Ok(Some(Some(Ok(part)))) => return Ok(Some(Some(part))),
+                    // A bucket has no file that stays readable after its removal.
+                    Ok(Some(Some(Err(e)))) if e.is_gone() => return Ok(None),
                     Ok(Some(Some(Err(e)))) | Err(e) => failure = failure.or(Some(e)),
                 }
             }
@@ -219,7 +227,18 @@ impl Lts {
 
     /// Returns a segment; `None` if it was removed meanwhile.
     pub(super) fn segment(&self, slot: Slot) -> Result<Option<Arc<Segment>>, Error> {
-        self.state().segment(&*self.disk, &self.folder, slot)
+        let name = match self.state().segment(slot) {
+            Some(Opened::Open(segment)) => return Ok(Some(segment)),
+            Some(Opened::Closed(name)) => name,
+            None => return Ok(None),
+        };
+        // Without the lock: a bucket answers after some milliseconds.
+        let segment = match Segment::open_on(&*self.disk, &self.folder.join(name.file_name())) {
+            Err(e) if e.is_gone() => return Ok(None),
+            opened => Arc::new(opened?),
+        };
+        self.state().keep(slot, &segment);
+        Ok(Some(segment))
     }
 
     /// Compares the state with the folder, if an operation failed half-way.

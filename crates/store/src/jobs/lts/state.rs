@@ -21,6 +21,13 @@ pub(super) struct Known {
     pub(super) sealed: i64,
 }
 
+/// A segment that is open, or the name of one that is not.
+#[derive(Debug)]
+pub(super) enum Opened {
+    Open(Arc<Segment>),
+    Closed(SegmentName),
+}
+
 /// The segments of a folder.
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -111,21 +118,21 @@ impl State {
         }
     }
 
-    /// Returns a segment; `None` if it was removed.
-    pub(super) fn segment(
-        &mut self,
-        disk: &dyn Disk,
-        folder: &Path,
-        slot: Slot,
-    ) -> Result<Option<Arc<Segment>>, Error> {
+    /// Returns a segment, or the name of one that has to be opened; `None` if it was removed.
+    pub(super) fn segment(&mut self, slot: Slot) -> Option<Opened> {
         self.uses += 1;
         if let Some((used, segment)) = self.open.get_mut(&slot) {
             *used = self.uses;
-            return Ok(Some(segment.clone()));
+            return Some(Opened::Open(segment.clone()));
         }
-        let Some(known) = self.segments.get(&slot) else { return Ok(None) };
-        let path = folder.join(known.name.file_name());
-        let segment = Arc::new(Segment::open_on(disk, &path)?);
+        Some(Opened::Closed(self.segments.get(&slot)?.name.clone()))
+    }
+
+    /// Keeps a segment that was opened, unless it was removed meanwhile.
+    pub(super) fn keep(&mut self, slot: Slot, segment: &Arc<Segment>) {
+        if !self.segments.contains_key(&slot) {
+            return;
+        }
         if self.open.len() >= MAX_OPEN
             && let Some(oldest) = self.open.iter().min_by_key(|(_, (used, _))| *used)
         {
@@ -133,6 +140,5 @@ impl State {
             self.open.remove(&oldest);
         }
         self.open.insert(slot, (self.uses, segment.clone()));
-        Ok(Some(segment))
     }
 }

@@ -1,0 +1,336 @@
+//! Facts of the nodes of running jobs, which the hub records beside what other producers send: a measurement for each node
+//! and job, now and then, for as long as the job runs.
+//!
+//! A fact of a node belongs to all jobs that run there. Facts of one job are those whose topic has the job's id, as sensors of
+//! a batch system and of control groups name them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use skopos_access::Caller;
+use skopos_model::job::{JobId, JobRecord, JobState, Kind, MAX_METRICS, Metrics};
+use skopos_model::{Topic, TopicPattern};
+use skopos_query::{Row, Source, Wanted};
+use skopos_store::jobs::{Filter, PageRequest, Visibility};
+use skopos_term::tell;
+
+use super::place::JobsPlace;
+use super::shared::{described, now};
+use super::store::{Jobs, StoreError};
+use crate::prometheus::numbers;
+
+/// Facts that are recorded unless others are configured: those that findings read, and what people look for first.
+const DEFAULT_TOPICS: [&str; 8] = [
+    "*/cpu/total/busy_ratio",
+    "*/load/load_1m",
+    "*/mem/available_bytes",
+    "*/psi/*/some_avg10_ratio",
+    "*/swap/total/in_bytes_total",
+    "*/gpu/*/*_ratio",
+    "*/netdev/*/*_bytes_total",
+    "*/block/*/*_bytes_total",
+];
+
+/// Time between two measurements, unless another one is configured.
+const DEFAULT_EVERY: Duration = Duration::from_secs(10);
+
+/// The least time: each measurement reads the latest values of all nodes of jobs.
+const MIN_EVERY: Duration = Duration::from_secs(1);
+
+/// The most running jobs, those that began last first. A page of the catalogue has no more.
+const MAX_JOBS: usize = 1_000;
+
+/// The most measurements of one round: a site of ten thousand nodes with a job on each.
+const MAX_RECORDS: usize = 16_384;
+
+/// The most nodes that are looked up by the beginnings of their topics. With more, all topics are looked at.
+const MAX_STARTS: usize = 64;
+
+/// The name of the producer.
+const PRODUCER: &str = "hub/nodes";
+
+/// The facts to record: `[hub.jobs] facts` and `facts_every`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFactsConfig {
+    /// The topics; nothing is recorded if there are none.
+    pub topics: Vec<TopicPattern>,
+    /// Time between two measurements.
+    pub every: Duration,
+}
+
+impl Default for NodeFactsConfig {
+    fn default() -> Self {
+        let topics = DEFAULT_TOPICS.iter().filter_map(|topic| topic.parse().ok()).collect();
+        Self { topics, every: DEFAULT_EVERY }
+    }
+}
+
+/// The thread that records facts, until this is dropped.
+pub(crate) struct NodeFacts {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl NodeFacts {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn start(
+        config: NodeFactsConfig,
+        place: Arc<JobsPlace>,
+        source: Arc<dyn Source>,
+    ) -> std::io::Result<Self> {
+        let (stop, stopped) = channel();
+        let every = config.every.max(MIN_EVERY);
+        let run = move || {
+            let mut recorder = Recorder::new(config.topics, source);
+            while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                // Jobs that nobody has stored have no nodes.
+                let recorded = match place.get() {
+                    Ok(Some(jobs)) => recorder.record(&jobs),
+                    Ok(None) => Ok(()),
+                    Err(e) => Err(e.to_string()),
+                };
+                recorder.tell(recorded.err());
+            }
+        };
+        let thread = std::thread::Builder::new().name("job-nodes".to_owned()).spawn(run)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for NodeFacts {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The values of a node, by the part of the topic behind the node.
+type Values = BTreeMap<String, f64>;
+
+/// The state of the thread.
+struct Recorder {
+    topics: Vec<TopicPattern>,
+    source: Arc<dyn Source>,
+    /// The nodes of running jobs, and the schemas that their records have so far.
+    known: HashMap<JobId, Known>,
+    epoch: i64,
+    sequence: i64,
+    /// The last warning, which is not printed again as long as it is the same.
+    trouble: Option<String>,
+}
+
+#[derive(Default)]
+struct Known {
+    nodes: BTreeSet<String>,
+    schemas: HashSet<String>,
+}
+
+impl Recorder {
+    fn new(topics: Vec<TopicPattern>, source: Arc<dyn Source>) -> Self {
+        let epoch = now().as_nanos();
+        Self { topics, source, known: HashMap::new(), epoch, sequence: 0, trouble: None }
+    }
+
+    /// Prints a warning unless it is the last one.
+    fn tell(&mut self, trouble: Option<String>) {
+        if trouble != self.trouble {
+            trouble.iter().for_each(|why| tell(format!("warning: facts of jobs' nodes: {why}")));
+            self.trouble = trouble;
+        }
+    }
+
+    /// Records the facts of all running jobs.
+    fn record(&mut self, jobs: &Jobs) -> Result<(), String> {
+        let more = self.look(jobs)?;
+        if self.known.is_empty() {
+            return Ok(());
+        }
+        let values = self.read();
+        let time = now();
+        let mut records = Vec::new();
+        let mut left_out = 0;
+        for (id, known) in &mut self.known {
+            for (node, values) in known.nodes.iter().filter_map(|node| values.get_key_value(node)) {
+                if records.len() >= MAX_RECORDS {
+                    left_out += 1;
+                    continue;
+                }
+                let (schema, names, values) = of_job(id, values);
+                if names.is_empty() {
+                    continue;
+                }
+                if known.schemas.insert(schema.clone()) {
+                    let metrics = Metrics { schema: schema.clone(), names, units: Vec::new() };
+                    let content = serde_json::to_vec(&metrics).unwrap_or_default();
+                    records.push((id, "", Kind::Metrics, content));
+                }
+                let content = JobRecord::sample_content(&schema, &values);
+                records.push((id, node.as_str(), Kind::Sample, content));
+            }
+        }
+        let (epoch, first) = (self.epoch, self.sequence);
+        let stored = jobs.store(&Caller::Owner, (PRODUCER, epoch), |visit| {
+            for ((id, node, kind, content), sequence) in records.iter().zip(first..) {
+                let (job, generation, kind) = (id.job(), id.generation(), *kind);
+                visit(sequence, JobRecord { kind, job, generation, node, time, content })?;
+            }
+            Ok(())
+        });
+        self.sequence += records.len() as i64;
+        if let Err(e) = &stored {
+            // The schemas may not have been stored. A new epoch begins with them.
+            self.known.clear();
+            if matches!(e, StoreError::Producer(_)) {
+                self.epoch = now().as_nanos();
+            }
+        }
+        let stored = stored.map_err(|e| described(&e))?;
+        if let Some((_, why)) = stored.refusals.first() {
+            return Err(format!("{} were refused: {why}", stored.refused));
+        }
+        match (left_out, more) {
+            (0, false) => Ok(()),
+            (0, true) => Err(format!("only the {MAX_JOBS} jobs that began last are looked at")),
+            (nodes, _) => Err(format!(
+                "{nodes} nodes of jobs were left out: a round has at most {MAX_RECORDS} records"
+            )),
+        }
+    }
+
+    /// Looks up the jobs that run now. Returns true if there are more than it looks at.
+    fn look(&mut self, jobs: &Jobs) -> Result<bool, String> {
+        let mut filter = Filter::new(Visibility::Everything);
+        filter.states = vec![JobState::Running];
+        filter.site = Some(jobs.site().to_owned());
+        let request = PageRequest { most: MAX_JOBS, ..PageRequest::default() };
+        let page = jobs.search(&Caller::Owner, filter, &request).map_err(|e| described(&e))?;
+        let running: HashSet<&JobId> = page.items.iter().map(|row| &row.id).collect();
+        self.known.retain(|id, _| running.contains(id));
+        for row in page.items.iter().filter(|row| row.nodes > 0) {
+            if self.known.contains_key(&row.id) {
+                continue;
+            }
+            let entry = jobs.entry(&Caller::Owner, &row.id).map_err(|e| described(&e))?;
+            let start = entry.and_then(|entry| entry.start);
+            let nodes = start.map(|start| start.value.nodes).unwrap_or_default();
+            self.known.insert(row.id.clone(), Known { nodes, ..Known::default() });
+        }
+        Ok(page.next.is_some())
+    }
+
+    /// Reads the latest values of the nodes of jobs.
+    fn read(&self) -> HashMap<String, Values> {
+        let wanted: HashSet<&str> =
+            self.known.values().flat_map(|known| &known.nodes).map(String::as_str).collect();
+        let gone = self.source.nodes().into_iter().filter(|node| !node.alive);
+        let gone: HashSet<String> = gone.map(|node| node.name).collect();
+        let starts = match wanted.len() {
+            0..=MAX_STARTS => {
+                Wanted::Starting(wanted.iter().map(|node| format!("{node}/")).collect())
+            }
+            _ => Wanted::All,
+        };
+        let mut values: HashMap<String, Values> = HashMap::new();
+        self.source.latest(&starts, &mut |row: &Row<'_>| {
+            let node = row.of.topic.node();
+            if !wanted.contains(node) || gone.contains(node) {
+                return;
+            }
+            numbers(row, &mut |topic, value| {
+                if let Some(name) = self.name(topic, row.of.topic) {
+                    values.entry(node.to_owned()).or_default().insert(name.to_owned(), value);
+                }
+            });
+        });
+        values
+    }
+
+    /// Returns the name of a metric that is recorded: the topic without the node.
+    fn name<'t>(&self, topic: &'t Topic, of: &Topic) -> Option<&'t str> {
+        let (_, name) = topic.as_str().split_once('/')?;
+        let is_wanted = |pattern: &TopicPattern| pattern.matches(topic) || pattern.matches(of);
+        (is_of_a_job(name) || self.topics.iter().any(is_wanted)).then_some(name)
+    }
+}
+
+/// Returns true for a fact of one job: of Slurm's sensor, or of a control group of Slurm.
+fn is_of_a_job(name: &str) -> bool {
+    name.starts_with("slurm/")
+        || (name.starts_with("cgroup/") && name.split('/').any(|part| part.starts_with("job_")))
+}
+
+/// Returns the schema, the names and the values of a measurement: the facts of the node, and those of this job. A name of
+/// a fact of the job has no id, so that jobs can be compared.
+fn of_job(id: &JobId, values: &Values) -> (String, Vec<String>, Vec<f64>) {
+    let slurm = format!("slurm/{}/", id.job());
+    let group = format!("job_{}", id.job());
+    let (mut names, mut numbers) = (Vec::new(), Vec::new());
+    for (name, value) in values {
+        let name = match is_of_a_job(name) {
+            false => name.clone(),
+            true => match name.strip_prefix(&slurm) {
+                Some(metric) => format!("job/{metric}"),
+                // The group of the job itself, and not those of its steps and tasks.
+                None => match name.rsplit_once('/') {
+                    Some((path, metric)) if path.rsplit('/').next() == Some(&group) => {
+                        format!("job/{metric}")
+                    }
+                    _ => continue,
+                },
+            },
+        };
+        if names.len() < MAX_METRICS && !names.contains(&name) {
+            names.push(name);
+            numbers.push(*value);
+        }
+    }
+    (format!("node-{:08x}", fingerprint(&names)), names, numbers)
+}
+
+/// Returns a hash of names, which is the same in every process: FNV-1a.
+fn fingerprint(names: &[String]) -> u32 {
+    let bytes = names.iter().flat_map(|name| name.bytes().chain([0]));
+    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_the_facts_of_its_nodes_and_its_own_but_not_those_of_others() {
+        let values = [
+            ("cpu/total/busy_ratio", 0.5),
+            ("slurm/7/node_read_bytes_total", 1.0),
+            ("slurm/71/node_read_bytes_total", 2.0),
+            ("cgroup/system.slice/slurmstepd.scope/job_7/memory_bytes", 3.0),
+            ("cgroup/system.slice/slurmstepd.scope/job_7/step_0/memory_bytes", 4.0),
+            ("cgroup/system.slice/slurmstepd.scope/job_71/memory_bytes", 5.0),
+        ];
+        let values: Values = values.map(|(name, value)| (name.to_owned(), value)).into();
+        let id = JobId::new("7", 0).expect("an id");
+        let (schema, names, numbers) = of_job(&id, &values);
+        assert_eq!(
+            names,
+            ["job/memory_bytes", "cpu/total/busy_ratio", "job/node_read_bytes_total"]
+        );
+        assert_eq!(numbers, [3.0, 0.5, 1.0]);
+        let (other, ..) = of_job(&JobId::new("71", 0).expect("an id"), &values);
+        assert_eq!(schema, other, "jobs with the same facts have the same schema");
+        let (none, names, _) = of_job(&JobId::new("8", 0).expect("an id"), &values);
+        assert!(none != schema && names == ["cpu/total/busy_ratio"], "{names:?}");
+    }
+
+    #[test]
+    fn default_topics_are_patterns() {
+        assert_eq!(NodeFactsConfig::default().topics.len(), DEFAULT_TOPICS.len());
+    }
+}
