@@ -11,13 +11,14 @@ use skopos_store::jobs::{IntakeLimits, RecordSum, StoredRecord};
 
 use super::columns::records_of;
 use super::download::{MAX_FOUND, Places, Wanted};
+use super::segments::SegmentsPlace;
 use super::store::Jobs;
 use super::tests::{LIMITS, eventually, limits};
 use crate::catalogue::CataloguePlace;
 
 fn open(folder: &std::path::Path, intake: IntakeLimits) -> Arc<Jobs> {
-    let place = CataloguePlace::new(folder, None);
-    Arc::new(Jobs::open(folder, "s", limits(intake), &place).expect("opened"))
+    let places = (&SegmentsPlace::new(folder, None), &CataloguePlace::new(folder, None));
+    Arc::new(Jobs::open(folder, "s", limits(intake), places).expect("opened"))
 }
 
 fn id(job: &str) -> JobId {

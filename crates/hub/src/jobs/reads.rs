@@ -269,7 +269,9 @@ fn gap(count: u64, why: &str) -> ReadEntry {
 
 /// Cuts a text at its longest length.
 fn cut(text: &str) -> String {
-    text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_owned()
+    let fits = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=text.len().min(MAX_TEXT_BYTES)).rev().find(fits).unwrap_or(0);
+    text[..end].to_owned()
 }
 
 /// A question that is being answered. It is noted when this is dropped.
