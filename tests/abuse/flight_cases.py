@@ -59,6 +59,8 @@ async def malformed_messages(attack: Attack) -> None:
     """Messages that no method can read, by tens of thousands: noise, false lengths and false compression."""
     chance = random.Random(3)
     right = [h2.statement("SELECT 1"), h2.ticket("SELECT 1"), h2.preparing("SELECT 1")]
+    right += [h2.places('{"skopos_jobs":1,"where":"true"}'), h2.places('{"skopos_jobs":1,"jobs":[{"job":"7"}]}')]
+    right += [h2.jobs_ticket(b"\x00" + bytes(64) + b'{"version":1}'), h2.jobs_ticket(b"\xff\xff\xff\xff\x7f")]
 
     def damaged() -> bytes:
         data = bytearray(chance.choice([*right, chance.randbytes(100)]))

@@ -103,6 +103,16 @@ def ticket(sql: str) -> bytes:
     return field(1, command("TicketStatementQuery", field(1, handle)))
 
 
+def places(text: str) -> bytes:
+    """Returns the descriptor of a command about jobs, for `GetFlightInfo`."""
+    return b"\x08\x02" + field(2, text.encode())
+
+
+def jobs_ticket(rest: bytes) -> bytes:
+    """Returns a ticket of a download that no hub has signed, for `DoGet`."""
+    return field(1, b"SKT\x01" + rest)
+
+
 def preparing(sql: str) -> bytes:
     """Returns the action that prepares a statement."""
     name = "CreatePreparedStatement"

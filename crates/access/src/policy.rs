@@ -21,6 +21,8 @@ pub enum Action<'a> {
         /// Project that the job was charged to.
         project: Option<&'a str>,
     },
+    /// Read who read which jobs.
+    ReadLog,
     /// Store records of a job.
     StoreJob {
         /// The node that the record is about; `None` for the whole job.
@@ -91,6 +93,11 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
             _ => false,
         },
         (Action::ReadFacts, _) => true,
+        (Action::ReadLog, caller) => match caller {
+            Caller::Owner => true,
+            Caller::User(user) => user.role >= Role::Admin,
+            _ => false,
+        },
         // A measurement costs its node, so it is not for members.
         (Action::Measure, Caller::User(user)) => user.role >= Role::Support,
         (Action::Measure, _) => true,
@@ -122,6 +129,7 @@ fn described(action: Action<'_>) -> String {
         Action::Measure => "have facts measured".to_owned(),
         Action::ReadJob { owner: Some(owner), .. } => format!("read the jobs of {owner}"),
         Action::ReadJob { owner: None, .. } => "read jobs of the owner of the hub".to_owned(),
+        Action::ReadLog => "read the log of reads".to_owned(),
         Action::StoreJob { node: Some(node), .. } => format!("store records of jobs on {node}"),
         Action::StoreJob { node: None, .. } => "store records of this job".to_owned(),
         Action::Publish { node } => format!("publish topics of {node}"),
@@ -174,6 +182,7 @@ mod tests {
             (job(Some("ann"), Some("astro")), "yes no no yes yes yes yes no no no no"),
             (job(Some("joe"), Some("bio")), "yes no no no no yes yes no no no no"),
             (job(None, None), "yes no no no no yes yes no no no no"),
+            (Action::ReadLog, "yes no no no no no yes no no no no"),
             (store(Some("n01"), None, false), "yes yes no no no no yes no no no no"),
             (store(None, Some("ann"), false), "yes yes yes yes no no yes no no no no"),
             (store(Some("n01"), Some("ann"), true), "yes no no yes no no yes no no no no"),

@@ -1,6 +1,6 @@
 //! The state that all listeners of a hub share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use skopos_query::Engine;
 use tokio::sync::watch;
@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use crate::counts::ListenerCounts;
 use crate::jobs::JobsPlace;
 use crate::measuring::Measuring;
+use crate::messages::FlightUrl;
 use crate::pulse::Pulse;
 use crate::source::HubSource;
 use crate::standing::Standings;
@@ -30,6 +31,8 @@ pub struct Backend {
     pub jobs: Arc<JobsPlace>,
     /// Has values measured that are too old.
     pub measuring: Measuring,
+    /// The address of the Flight listener, once that is open.
+    pub flight: OnceLock<FlightUrl>,
 }
 
 impl Backend {

@@ -19,7 +19,9 @@ use skopos_query::arrow::error::ArrowError;
 use skopos_query::arrow::ipc::reader::StreamReader;
 use skopos_query::{Answer, Limits, Way};
 
-use crate::messages::{GetRequest, Head, Request, StoreRequest, socket_path};
+use crate::messages::{
+    FlightRequest, FlightUrl, GetRequest, Head, Request, StoreRequest, socket_path,
+};
 use crate::standing::Change;
 use skopos_store::jobs::spool::{Sent, SpooledBatch};
 use skopos_term::Failure;
@@ -145,6 +147,18 @@ pub fn get(
         return Err(head.hint.into_iter().fold(failure, Failure::hint));
     }
     let mut body = vec![0; head.bytes];
+    input.read_exact(&mut body).map_err(|e| no_answer(&e))?;
+    serde_json::from_slice(&body).map_err(|e| not_understood(&e))
+}
+
+/// Asks the hub at the other end of `stream` for the address of its Flight listener.
+///
+/// # Errors
+/// Fails if the listener is not open, or the hub is gone.
+pub fn flight_url(stream: &UnixStream) -> Result<FlightUrl, Failure> {
+    send(stream, &FlightRequest { flight_address: true })?;
+    let mut input = BufReader::new(stream);
+    let mut body = vec![0; head(&mut input)?.bytes];
     input.read_exact(&mut body).map_err(|e| no_answer(&e))?;
     serde_json::from_slice(&body).map_err(|e| not_understood(&e))
 }

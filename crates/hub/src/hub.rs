@@ -1,7 +1,7 @@
 //! The hub itself: its parts and their threads.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use skopos_agent::MIRROR_NAME;
 use skopos_agent::config::InsightConfig;
@@ -114,15 +114,14 @@ impl Hub {
         let infos = InsightInfos::default();
         let source = Arc::new(HubSource::new(Local::new(local), follower.as_ref(), infos.clone()));
         let site = plane.map_or_else(|| ALONE.to_owned(), |plane| plane.site);
-        let jobs = Arc::new(JobsPlace::new(
-            state::jobs(),
-            &site,
-            JobsSettings {
-                database: config.catalogue.clone(),
-                bucket: config.jobs.s3.clone(),
-                limits: config.jobs.limits(),
-            },
-        ));
+        let settings = JobsSettings {
+            database: config.catalogue.clone(),
+            bucket: config.jobs.s3.clone(),
+            limits: config.jobs.limits(),
+        };
+        let jobs = JobsPlace::new(state::jobs(), &site, settings)
+            .with_urls(config.jobs.locations.clone(), config.jobs.sites.clone());
+        let jobs = Arc::new(jobs);
         let engine = Engine::new(tables_of((&source, &jobs), config, file)?)
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
@@ -131,8 +130,10 @@ impl Hub {
         let measuring = Measuring::new(dir.to_path_buf(), measuring);
         let engine = Arc::new(engine);
         let standings = Standings::new(&engine);
+        let flight = OnceLock::new();
         let backend =
-            Arc::new(Backend { engine, source, pulse, others, counts, standings, jobs, measuring });
+            Backend { engine, source, pulse, others, counts, standings, jobs, measuring, flight };
+        let backend = Arc::new(backend);
         let dir = dir.to_path_buf();
         let _renewals = renewals;
         Ok(Self { work: None, backend, infos, site, dir, pki, _renewals, follower, runtime })

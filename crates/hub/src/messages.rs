@@ -8,6 +8,7 @@
 //! ← {"error":"there is no table `lates`","hint":"did you mean `latest`?","bytes":0}\n
 //! ```
 //! `{"get":["mem/*"],"max_age_ms":1000}` asks for latest values without SQL; the answer is a JSON document.
+//! `{"flight_address":true}` asks for the address of the Flight listener; the answer is a [`FlightUrl`].
 //! `{"store_jobs":[…],"producer":"run","epoch":1}` stores records of jobs; the answer comes when they are durable. An answer
 //! with `refused` counts records that are refused for good; the others are stored. Without it the same request may be sent
 //! again.
@@ -52,6 +53,23 @@ pub struct GetRequest {
     /// Maximum age of a value, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age_ms: Option<u64>,
+}
+
+/// Asks for the address of the Flight listener.
+#[derive(Deserialize, Serialize)]
+pub struct FlightRequest {
+    /// True.
+    pub flight_address: bool,
+}
+
+/// The address of the Flight listener of a hub.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct FlightUrl {
+    /// The URL.
+    pub url: String,
+    /// The file with the certificate of the authority, if the listener has TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authority: Option<PathBuf>,
 }
 
 /// Stores records of jobs.

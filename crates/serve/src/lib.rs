@@ -3,12 +3,15 @@
 //! Read in this order: [`Listeners`] opens them. `unix` is the UNIX socket, with a thread for each connection. `listen`
 //! is the common part of the two TCP listeners: address, admission, number of connections, and shutdown. `http` and
 //! `flight` answer, with a file for each kind of answer. `jobs` stores records that come by the UNIX socket.
+//! [`fetch`] is the client that downloads jobs; it shares the messages in [`downloads`] with the listener.
 
 #![forbid(unsafe_code)]
 // They panic when the reader is gone; `skopos_term` has replacements that do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod shares;
+pub mod downloads;
+pub mod fetch;
 mod jobs;
 mod unix;
 mod listen;

@@ -7,7 +7,7 @@ use skopos_agent::config::Config;
 use skopos_hub::Hub;
 use skopos_hub::config::HubConfig;
 use skopos_hub::counts::Counts;
-use skopos_hub::messages::socket_path;
+use skopos_hub::messages::{FlightUrl, socket_path};
 use skopos_node::LiveArgs;
 use skopos_query::Engine;
 use skopos_term::Failure;
@@ -47,6 +47,14 @@ impl Listeners {
         let address = args.flight(config);
         let answering = (backend.engine.clone(), backend.jobs.clone());
         let flight = flight::open(address, admittance, answering, counts("flight"), runtime)?;
+        if let Some(url) = flight.url() {
+            // An address for all interfaces is not one to connect to.
+            let local = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
+            let is_secure = url.starts_with("grpc+tls:");
+            let pki = hub.pki().filter(|_| is_secure);
+            let authority = pki.map(|pki| pki.identity().folder().join("authority.pem"));
+            let _ = backend.flight.set(FlightUrl { url: local, authority });
+        }
         Ok(Self { _unix: unix, http, flight })
     }
 }

@@ -30,7 +30,7 @@ use crate::jobs;
 use crate::listen::{Connections, Open};
 use skopos_hub::Backend;
 use skopos_hub::counts::{Counts, OpenConnection};
-use skopos_hub::messages::{GetRequest, Head, Request, StoreRequest, socket_path};
+use skopos_hub::messages::{FlightRequest, GetRequest, Head, Request, StoreRequest, socket_path};
 use skopos_hub::pieces::arrow;
 use skopos_hub::read::{ReadError, read};
 use skopos_hub::{Change, Question};
@@ -189,6 +189,7 @@ fn is_allowed(stream: &UnixStream) -> bool {
 enum OtherRequest {
     Get(GetRequest),
     Store(StoreRequest),
+    Flight(FlightRequest),
 }
 
 /// One client.
@@ -223,6 +224,7 @@ impl Connection {
                     Err(_) => Head::refusing(format!("not a request: {e}"), None),
                     Ok(OtherRequest::Get(request)) => self.get(&request, &mut body)?,
                     Ok(OtherRequest::Store(request)) => jobs::store(&self.backend, &request),
+                    Ok(OtherRequest::Flight(request)) => self.flight(&request, &mut body)?,
                 },
                 Ok(request) if request.standing => return self.answer_standing(request),
                 Ok(request) => match self.answer(&request)? {
@@ -271,6 +273,18 @@ impl Connection {
                 Ok(Head::refusing(failure.message().to_owned(), hint))
             }
         }
+    }
+
+    /// Answers with the address of the Flight listener.
+    fn flight(&self, request: &FlightRequest, body: &mut Vec<u8>) -> io::Result<Head> {
+        let url = self.backend.flight.get().filter(|_| request.flight_address);
+        let Some(url) = url else {
+            let error = "the hub has no Flight listener".to_owned();
+            let hint = "start it without `--flight none`, or with an address that is free";
+            return Ok(Head::refusing(error, Some(hint.to_owned())));
+        };
+        serde_json::to_writer(&mut *body, url)?;
+        Ok(Head { bytes: body.len(), ..Head::default() })
     }
 
     /// Answers a statement. The outer error means that the client is gone.

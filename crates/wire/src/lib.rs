@@ -60,6 +60,6 @@ pub use plane::{Outlet, Plane, Responder};
 pub use recent::Recent;
 pub use renewal::{Issuer, RenewalResponder};
 pub use site::{FailedMessages, Node, NodeState, NodeWatcher, Site};
-pub use trust::{Authority, Identity, new_key, possession};
+pub use trust::{Authority, Identity, TicketSigner, new_key, possession};
 pub use vertices::Vertex;
 pub use watch::MirrorWatcher;

@@ -1,5 +1,6 @@
 //! The table `[hub.jobs]`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
@@ -25,6 +26,13 @@ pub struct JobsConfig {
     /// Age after which jobs are removed.
     #[serde(deserialize_with = "skopos_score::duration::optional")]
     pub max_age: Option<Duration>,
+    /// URLs of the Flight listeners at which clients download jobs of this site, this hub's own and those of hubs that have
+    /// the same segments. Without any, clients use the address at which they asked.
+    #[serde(deserialize_with = "urls")]
+    pub locations: Vec<String>,
+    /// URLs of the Flight listeners of other sites, by the names of the sites.
+    #[serde(deserialize_with = "urls_by_name")]
+    pub sites: BTreeMap<String, String>,
     /// Facts of nodes that are recorded with each job.
     #[serde(deserialize_with = "some_patterns")]
     pub facts: Option<Vec<TopicPattern>>,
@@ -33,6 +41,43 @@ pub struct JobsConfig {
     pub facts_every: Option<Duration>,
     /// Bucket of the segments; a folder on this machine if there is none.
     pub s3: Option<BucketConfig>,
+}
+
+/// The most sites and locations: more than there are computing centres of one kind in a country. Each is in every answer.
+const MAX_URLS: usize = 128;
+
+fn check_url(url: &str) -> Result<(), String> {
+    let rest = url.strip_prefix("grpc://").or_else(|| url.strip_prefix("grpc+tls://"));
+    let is_valid = rest.is_some_and(|rest| {
+        let port = rest.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        matches!(port, Some(Ok(_))) && !rest.contains('/') && !rest.contains(char::is_whitespace)
+    });
+    match is_valid {
+        true => Ok(()),
+        false => Err(format!(
+            "`{url}` is not the URL of a Flight listener: write it like `grpc+tls://hub1.example:7471`"
+        )),
+    }
+}
+
+fn urls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let urls = Vec::<String>::deserialize(deserializer)?;
+    urls.iter().try_for_each(|url| check_url(url)).map_err(serde::de::Error::custom)?;
+    match urls.len() <= MAX_URLS {
+        true => Ok(urls),
+        false => Err(serde::de::Error::custom(format!("more than {MAX_URLS} locations"))),
+    }
+}
+
+fn urls_by_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    let urls = BTreeMap::<String, String>::deserialize(deserializer)?;
+    urls.values().try_for_each(|url| check_url(url)).map_err(serde::de::Error::custom)?;
+    match urls.len() <= MAX_URLS {
+        true => Ok(urls),
+        false => Err(serde::de::Error::custom(format!("more than {MAX_URLS} sites"))),
+    }
 }
 
 impl JobsConfig {

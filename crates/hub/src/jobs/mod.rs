@@ -8,7 +8,7 @@
 //! the caller may read it.
 //!
 //! Read in this order: `batch`, `signal`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`, `place`,
-//! `spooled`, `mds`, `judging`.
+//! `spooled`, `mds`, `judging`, `columns`, `download`, `reads`.
 
 mod batch;
 mod signal;
@@ -27,17 +27,25 @@ mod mds;
 #[cfg(test)]
 mod mds_tests;
 mod judging;
+mod columns;
+mod download;
+mod reads;
+#[cfg(test)]
+mod download_tests;
 #[cfg(test)]
 mod tests;
 
 pub use batch::{BatchError, RecordColumns};
+pub use columns::{PlacedRecord, download_schema, records_of};
+pub use download::{Download, MAX_FOUND, MAX_PORTIONS, OfJob, Places, Portion, Wanted, holder_of};
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
 pub(crate) use node_facts::NodeFacts;
 pub use node_facts::NodeFactsConfig;
 pub use place::{JobsPlace, JobsSettings, PlaceError};
+pub use reads::{Question, ReadEntry, Reading};
 pub use segments::{SegmentsError, SegmentsPlace};
-pub use skopos_store::jobs::Progress;
 pub use skopos_store::jobs::spool::Sent;
+pub use skopos_store::jobs::{Progress, RecordSum, StoredRecord};
 pub(crate) use spooled::SpoolTaker;
 pub use spooled::store_batch;
 pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece, Session, StoreError, Stored, Visit};

@@ -9,7 +9,8 @@ use super::counts::Counts;
 use super::shared::Shared;
 
 /// Returns the numbers of a storage with their metrics, always in the same order; zeros if none is open.
-pub(super) fn numbers(shared: Option<&Shared>) -> [(&'static Metric, u64); 11] {
+pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 12] {
+    let (shared, dropped_reads) = of.unzip();
     let count = |of: fn(&Counts) -> &AtomicU64| {
         shared.map_or(0, |shared| of(&shared.counts).load(Ordering::Relaxed))
     };
@@ -33,5 +34,6 @@ pub(super) fn numbers(shared: Option<&Shared>) -> [(&'static Metric, u64); 11] {
         (&metrics::REMOVED_PARTS_TOTAL, count(|counts| &counts.removed_parts)),
         (&metrics::DAMAGED, torn + damaged),
         (&metrics::TROUBLES, troubles as u64),
+        (&metrics::DROPPED_READS_TOTAL, dropped_reads.unwrap_or(0)),
     ]
 }

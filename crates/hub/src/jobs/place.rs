@@ -1,6 +1,7 @@
 //! The folder of jobs, which is opened when it is needed.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use skopos_model::schema::Metric;
@@ -21,6 +22,9 @@ pub struct JobsPlace {
     folder: Option<PathBuf>,
     site: String,
     settings: JobsSettings,
+    /// URLs at which the jobs are downloaded, and those of other sites.
+    locations: Vec<String>,
+    sites: BTreeMap<String, String>,
     /// True if this program answers without a hub. Jobs are then not opened: a hub that starts meanwhile would find them
     /// taken.
     is_without_hub: bool,
@@ -61,7 +65,36 @@ impl JobsPlace {
     /// Returns the place of a site's jobs in a folder.
     pub fn new(folder: Option<PathBuf>, site: &str, settings: JobsSettings) -> Self {
         let (site, opened) = (site.to_owned(), Mutex::default());
-        Self { folder, site, settings, is_without_hub: false, opened }
+        Self {
+            folder,
+            site,
+            settings,
+            locations: Vec::new(),
+            sites: BTreeMap::new(),
+            is_without_hub: false,
+            opened,
+        }
+    }
+
+    /// Sets the URLs at which the jobs are downloaded, and those of other sites.
+    #[must_use]
+    pub fn with_urls(self, locations: Vec<String>, sites: BTreeMap<String, String>) -> Self {
+        Self { locations, sites, ..self }
+    }
+
+    /// Returns the URLs at which the jobs are downloaded; none for the address at which a client asked.
+    pub fn locations(&self) -> &[String] {
+        &self.locations
+    }
+
+    /// Returns the URLs of other sites.
+    pub fn sites(&self) -> &BTreeMap<String, String> {
+        &self.sites
+    }
+
+    /// Returns the name of the site.
+    pub fn site(&self) -> &str {
+        &self.site
     }
 
     /// Returns the place of jobs in a folder, for a program that answers without a hub.
@@ -70,10 +103,15 @@ impl JobsPlace {
     }
 
     /// Returns the numbers of the jobs with their metrics, always in the same order; zeros unless they are open.
-    pub fn numbers(&self) -> [(&'static Metric, u64); 11] {
+    pub fn numbers(&self) -> [(&'static Metric, u64); 12] {
         // While they are opened, a database may let this wait.
         let opened = self.opened.try_lock().ok();
         Jobs::numbers(opened.as_deref().and_then(Option::as_deref))
+    }
+
+    /// Returns the folder; `None` if the environment does not determine one.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// Returns the jobs; `None` if none was ever stored. Blocks while the folder is opened.

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use super::batch::BatchError;
 use super::counts::{Counts, add};
 use super::numbers::numbers;
+use super::reads::{Question, ReadEntry, Reading, Reads};
 use super::sealed::OfSite;
 use super::segments::SegmentsPlace;
 use super::shared::{Shared, described, is_away, now};
@@ -56,6 +57,7 @@ pub struct Jobs {
     // Its threads end before the rest is dropped.
     _threads: Threads,
     pub(super) shared: Arc<Shared>,
+    reads: Reads,
 }
 
 /// Limits of the storage.
@@ -150,8 +152,9 @@ impl Jobs {
         if !is_behind {
             caught_up?;
         }
+        let reads = Reads::open(&folder.join("reads"))?;
         let threads = Threads::start(&shared, is_behind)?;
-        Ok(Self { _threads: threads, shared })
+        Ok(Self { _threads: threads, shared, reads })
     }
 
     /// Stores the records that `each` passes on, with their sequences. They are durable once [`progress`](Self::progress) says so.
@@ -228,8 +231,8 @@ impl Jobs {
     }
 
     /// Returns the numbers of a storage with their metrics, always in the same order; zeros if none is open.
-    pub fn numbers(jobs: Option<&Self>) -> [(&'static Metric, u64); 11] {
-        numbers(jobs.map(|jobs| &*jobs.shared))
+    pub fn numbers(jobs: Option<&Self>) -> [(&'static Metric, u64); 12] {
+        numbers(jobs.map(|jobs| (&*jobs.shared, jobs.dropped_reads())))
     }
 
     /// Returns the progress of a caller's producer, once it has stored a record. Blocks for the time of a commit.
@@ -338,9 +341,33 @@ impl Jobs {
         }
     }
 
-    /// Returns the last error of a commit, of sealing or of the catalogue, if it is not mended.
+    /// Begins a question of a caller. It is in the log of reads once the result is dropped.
+    pub fn reading(&self, caller: &Caller, question: Question) -> Reading {
+        self.reads.reading(caller, question)
+    }
+
+    /// Passes the entries of the log of reads to `visit`, the oldest first.
+    ///
+    /// # Errors
+    /// The policy refuses, or the log cannot be read.
+    pub fn log_of_reads(
+        &self,
+        caller: &Caller,
+        visit: &mut dyn FnMut(ReadEntry),
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        may(caller, Action::ReadLog)?;
+        Ok(self.reads.entries(visit)?)
+    }
+
+    /// Returns the number of entries that the log of reads had no room for.
+    pub fn dropped_reads(&self) -> u64 {
+        self.reads.dropped()
+    }
+
+    /// Returns the last error of a commit, of sealing, of the catalogue or of the log of reads, if it is not mended.
     pub fn trouble(&self) -> Option<String> {
-        unpoisoned(self.shared.trouble.lock()).iter().flatten().next().cloned()
+        let trouble = unpoisoned(self.shared.trouble.lock()).iter().flatten().next().cloned();
+        trouble.or_else(|| self.reads.trouble())
     }
 
     /// Returns the name of the site.

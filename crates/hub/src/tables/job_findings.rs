@@ -11,7 +11,8 @@ use skopos_score::finding::{Judged, Verdict};
 use skopos_store::jobs::{JobRow, PageRequest};
 
 use super::jobs::filter_of;
-use crate::jobs::{Jobs, JobsPlace};
+use super::noted::{Noted, note_ids, note_refused};
+use crate::jobs::{Jobs, JobsPlace, Question};
 
 /// The most jobs of one statement. All records of a job are read to judge it.
 const MAX_JOBS: usize = 1_000;
@@ -67,19 +68,27 @@ impl Table for JobFindings {
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
+        let mut reading = jobs.reading(scan.caller(), Question::Findings);
+        note_ids(&mut reading, scan);
         let mut filter = filter_of(scan);
         // A job runs when it begins. The engine checks the exact condition.
         filter.ran = scan.times("started_at").map(|times| (*times.start(), *times.end()));
         let request = PageRequest { most: MAX_JOBS, ..PageRequest::default() };
         let page = jobs.search(scan.caller(), filter, &request)?;
         if page.next.is_some() {
+            reading.fail("too many jobs");
             return Err(format!(
                 "a statement can judge at most {MAX_JOBS} jobs; name them by `job`, `user`, \
                  `application`, `state` or `started_at`"
             )
             .into());
         }
-        Ok(Rows::each(Steps { jobs, scan: scan.clone(), rows: page.items.into_iter() }))
+        if page.items.is_empty() && scan.texts("job").is_some() {
+            note_refused(&mut reading);
+        }
+        reading.jobs(page.items.len() as u64);
+        let batches = Steps { jobs, scan: scan.clone(), rows: page.items.into_iter() };
+        Ok(Rows::each(Noted { batches, reading }))
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {

@@ -9,7 +9,8 @@ use skopos_query::{BoxError, Column, Fingerprint, Rows, Scan, Table};
 use skopos_store::jobs::JobEntry;
 
 use super::job_samples::{MAX_JOBS, runs};
-use crate::jobs::JobsPlace;
+use super::noted::{Noted, note_ids, note_refused};
+use crate::jobs::{JobsPlace, Question};
 
 /// The table `job_metadata`.
 #[derive(Debug)]
@@ -57,17 +58,24 @@ impl Table for JobMetadata {
             return Err(most.into());
         }
         let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
+        let mut reading = jobs.reading(scan.caller(), Question::Metadata);
+        note_ids(&mut reading, scan);
         let mut ids = Vec::new();
         for job in wanted {
-            ids.extend(runs(&jobs, scan, job)?);
+            let runs = runs(&jobs, scan, job)?;
+            if runs.is_empty() {
+                note_refused(&mut reading);
+            }
+            ids.extend(runs);
         }
+        reading.jobs(ids.len() as u64);
         let scan = scan.clone();
         let batches = ids.into_iter().filter_map(move |id| {
             let entry = jobs.entry(scan.caller(), &id).transpose()?;
             let batch = entry.map_err(BoxError::from);
             Some(batch.and_then(|entry| scan.select(&arrays(&id, &entry))))
         });
-        Ok(Rows::each(batches))
+        Ok(Rows::each(Noted { batches, reading }))
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {

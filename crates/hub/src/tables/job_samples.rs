@@ -8,9 +8,10 @@ use skopos_query::arrow::array::{
     ArrayRef, Float64Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
 };
 use skopos_query::{BoxError, Column, Fingerprint, Literal, Rows, Scan, Table};
-use skopos_store::jobs::{Filter, PageRequest, StoredRecord, Visibility};
+use skopos_store::jobs::StoredRecord;
 
-use crate::jobs::{Jobs, JobsPlace, Piece};
+use super::noted::{Noted, note_ids, note_refused};
+use crate::jobs::{Jobs, JobsPlace, Piece, Question};
 
 /// The most jobs of one statement. A job has up to millions of rows.
 pub(super) const MAX_JOBS: usize = 100;
@@ -70,13 +71,24 @@ impl Table for JobSamples {
         let generations: Option<Vec<u32>> =
             scan.equals("generation").map(|all| all.iter().filter_map(generation).collect());
         let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
+        let mut reading = jobs.reading(scan.caller(), Question::Records);
+        note_ids(&mut reading, scan);
         let mut ids = Vec::new();
         for job in wanted {
+            let before = ids.len();
             match &generations {
-                Some(all) => ids.extend(all.iter().filter_map(|run| JobId::new(job, *run).ok())),
+                Some(all) => {
+                    for run in all {
+                        ids.extend(jobs.runs(scan.caller(), job, Some(*run))?);
+                    }
+                }
                 None => ids.extend(runs(&jobs, scan, job)?),
             }
+            if ids.len() == before {
+                note_refused(&mut reading);
+            }
         }
+        reading.jobs(ids.len() as u64);
         let scan = scan.clone();
         let batches = ids.into_iter().flat_map(move |id| {
             let pieces = jobs.pieces(scan.caller(), &id);
@@ -95,7 +107,7 @@ impl Table for JobSamples {
             };
             failure.into_iter().chain(pieces.into_iter().flat_map(batch))
         });
-        Ok(Rows::each(batches))
+        Ok(Rows::each(Noted { batches, reading }))
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
@@ -105,11 +117,7 @@ impl Table for JobSamples {
 
 /// Returns the runs of a job that the caller may read.
 pub(super) fn runs(jobs: &Jobs, scan: &Scan, job: &str) -> Result<Vec<JobId>, BoxError> {
-    let filter = Filter { job: Some(job.to_owned()), ..Filter::new(Visibility::Nothing) };
-    let page = jobs.search(scan.caller(), filter, &PageRequest::default())?;
-    let mut ids: Vec<JobId> = page.items.into_iter().map(|row| row.id).collect();
-    ids.sort_unstable();
-    Ok(ids)
+    Ok(jobs.runs(scan.caller(), job, None)?)
 }
 
 fn generation(literal: &Literal) -> Option<u32> {

@@ -1,5 +1,6 @@
 //! The tables of jobs over a storage in a scratch folder: who sees which rows, who may tag, and what findings say.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value as Json, json};
 use skopos_access::{Action, Caller, Invitation, Names, Role, User, may};
 use skopos_model::Timestamp;
-use skopos_model::job::{JobRecord, Kind};
+use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_model::task::SUMMARY_VERSION;
 use skopos_query::{Engine, Registry, Source};
 
@@ -106,7 +107,7 @@ fn with_jobs(folder: &Path) -> (Arc<JobsPlace>, Arc<Jobs>) {
 #[test]
 fn no_table_has_a_row_of_a_job_that_the_caller_may_not_read() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (place, _jobs) = with_jobs(folder.path());
+    let (place, jobs) = with_jobs(folder.path());
     let engine = engine(&place);
     let (mut allowed, mut denied) = (0, 0);
     for caller in callers() {
@@ -126,6 +127,16 @@ fn no_table_has_a_row_of_a_job_that_the_caller_may_not_read() {
         let mut readable: Vec<String> =
             JOBS.iter().filter(|job| may_read(job)).map(|job| job.0.to_owned()).collect();
         readable.sort();
+        let ids: BTreeSet<JobId> =
+            JOBS.iter().map(|job| JobId::new(job.0, 0).expect("an id")).collect();
+        let places = jobs.places(&caller, &ids).expect("found");
+        let mut shown: Vec<String> =
+            places.portions.iter().flat_map(|p| &p.jobs).map(|of| of.job.clone()).collect();
+        shown.sort();
+        shown.dedup();
+        assert_eq!((places.jobs, &shown), (readable.len() as u64, &readable), "{caller}");
+        let log = rows_for(&engine, &caller, "SELECT question FROM job_reads LIMIT 1");
+        assert_eq!(log.is_ok(), may(&caller, Action::ReadLog).is_ok(), "{caller}");
         let found = ask("SELECT job FROM job_findings WHERE verdict = 'found'");
         assert_eq!(found, readable, "{caller}");
         let count = ask("SELECT count(DISTINCT job) FROM job_findings");
@@ -256,4 +267,59 @@ fn findings_stand_on_the_records_of_the_job_and_on_earlier_jobs_of_its_class() {
     let late = "SELECT DISTINCT job FROM job_findings WHERE started_at >= to_timestamp_seconds(1000008000) \
                 AND verdict = 'found' AND application = 'a'";
     assert_eq!(ask(late), ["j8", "j9"]);
+}
+
+/// Each question is in the log of reads, with its outcome; a job that the caller may not read looks like one that is not there.
+#[test]
+fn every_question_is_in_the_log_of_reads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (place, jobs) = with_jobs(folder.path());
+    let engine = engine(&place);
+    let bob = Caller::User(User { name: "bob".to_owned(), ..User::default() });
+    for sql in [
+        "SELECT job FROM jobs",
+        "SELECT job FROM jobs WHERE job = 'a/1'",
+        "SELECT value FROM job_samples WHERE job = 'a/1'",
+        "SELECT value FROM job_samples WHERE job = 'a/1' AND generation = 0",
+        "SELECT value FROM job_samples WHERE job = 'none'",
+        "SELECT value FROM job_metadata WHERE job IN ('b.3', 'a/1')",
+        "SELECT finding FROM job_findings WHERE job = '4'",
+        "SELECT finding FROM job_findings WHERE job = 'a/1'",
+    ] {
+        rows_for(&engine, &bob, sql).expect("answered");
+    }
+    let refused = "SELECT count(*) FROM job_reads";
+    assert!(rows_for(&engine, &bob, refused).is_err());
+    let mut entries = Vec::new();
+    jobs.log_of_reads(&Caller::Owner, &mut |entry| {
+        if entry.user == "bob" {
+            entries.push(format!(
+                "{} {} {} {} {}",
+                entry.question,
+                entry.outcome,
+                entry.jobs,
+                entry.ids.join(","),
+                entry.role
+            ));
+        }
+    })
+    .expect("read");
+    assert_eq!(
+        entries,
+        [
+            "search granted 2  member",
+            "search refused 0 a/1 member",
+            "records refused 0 a/1 member",
+            "records refused 0 a/1 member",
+            "records refused 0 none member",
+            "metadata refused 1 b.3,a/1 member",
+            "findings granted 1 4 member",
+            "findings refused 0 a/1 member",
+        ]
+    );
+    assert!(jobs.log_of_reads(&bob, &mut |_| {}).is_err());
+    let rows = "SELECT question, records FROM job_reads WHERE \"user\" = 'bob' AND outcome = 'granted' \
+                ORDER BY time";
+    let rows = rows_for(&engine, &Caller::Owner, rows).expect("answered");
+    assert_eq!(rows.len(), 2, "{rows:?}");
 }

@@ -12,7 +12,8 @@ use skopos_query::arrow::array::{
 use skopos_query::{BoxError, Column, Fingerprint, Rows, Scan, Table};
 use skopos_store::jobs::{Cursor, Filter, JobRow, PageRequest, Visibility};
 
-use crate::jobs::{Jobs, JobsPlace};
+use super::noted::{note, note_ids, note_refused};
+use crate::jobs::{Jobs, JobsPlace, Question, Reading};
 
 /// The table `jobs`.
 #[derive(Debug)]
@@ -109,8 +110,10 @@ impl Table for JobsTable {
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
+        let mut reading = jobs.reading(scan.caller(), Question::Search);
+        note_ids(&mut reading, scan);
         let (scan, filter) = (scan.clone(), filter_of(scan));
-        Ok(Rows::each(Pages { jobs, scan, filter, after: None, is_at_end: false }))
+        Ok(Rows::each(Pages { jobs, scan, filter, after: None, is_at_end: false, reading }))
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
@@ -145,6 +148,7 @@ struct Pages {
     filter: Filter,
     after: Option<Cursor>,
     is_at_end: bool,
+    reading: Reading,
 }
 
 impl Iterator for Pages {
@@ -160,15 +164,23 @@ impl Iterator for Pages {
             Ok(page) => page,
             Err(e) => {
                 self.is_at_end = true;
+                self.reading.fail(&e.to_string());
                 return Some(Err(e.into()));
             }
         };
+        let is_first = self.after.is_none();
         self.after = page.next;
         self.is_at_end = page.next.is_none();
+        self.reading.jobs(page.items.len() as u64);
         if page.items.is_empty() {
+            if is_first && self.filter.job.is_some() {
+                note_refused(&mut self.reading);
+            }
             return None;
         }
-        Some(self.scan.select(&arrays(&page.items)))
+        let batch = self.scan.select(&arrays(&page.items));
+        note(&mut self.reading, &batch);
+        Some(batch)
     }
 }
 

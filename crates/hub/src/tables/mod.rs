@@ -10,6 +10,8 @@ mod jobs;
 mod job_samples;
 mod job_findings;
 mod job_metadata;
+mod noted;
+mod job_reads;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
@@ -27,6 +29,7 @@ use self::insights::Insights;
 pub use self::insights::{InsightInfo, LookUp};
 use self::job_findings::JobFindings;
 use self::job_metadata::JobMetadata;
+use self::job_reads::JobReads;
 use self::job_samples::JobSamples;
 use self::jobs::JobsTable;
 use self::tasks::Tasks;
@@ -49,5 +52,6 @@ pub fn register(
     registry.register(JobsTable::new(jobs.clone()))?;
     registry.register(JobSamples::new(jobs.clone()))?;
     registry.register(JobMetadata::new(jobs.clone()))?;
-    registry.register(JobFindings::new(jobs))
+    registry.register(JobFindings::new(jobs.clone()))?;
+    registry.register(JobReads::new(jobs))
 }

@@ -70,15 +70,17 @@ fn partial(schema: Option<SchemaRef>, missing: &[String]) -> Option<Result<Fligh
     if missing.is_empty() {
         return None;
     }
-    let nothing = RecordBatch::new_empty(schema?);
+    Some(metadata(schema?, json!({ "missing": missing }).to_string()))
+}
+
+/// Returns a batch without rows that has this metadata.
+pub(crate) fn metadata(schema: SchemaRef, metadata: String) -> Result<FlightData, Status> {
+    let nothing = RecordBatch::new_empty(schema);
     let (mut tracker, options) = (DictionaryTracker::new(false), IpcWriteOptions::default());
     let maker = IpcDataGenerator::default();
     let encoded = maker.encode(&nothing, &mut tracker, &options, &mut Default::default());
-    let metadata = json!({ "missing": missing }).to_string();
-    Some(match encoded {
-        Ok((_, batch)) => Ok(FlightData::from(batch).with_app_metadata(metadata)),
-        Err(e) => Err(Status::internal(e.to_string())),
-    })
+    let (_, batch) = encoded.map_err(|e| Status::internal(e.to_string()))?;
+    Ok(FlightData::from(batch).with_app_metadata(metadata))
 }
 
 /// Sends a finished answer.

@@ -1,4 +1,4 @@
-//! The complete service: `service`, and `GetSchema` in addition, which the Flight SQL library lacks.
+//! The complete service: `service`, and in addition `GetSchema`, which the Flight SQL library lacks, and downloads of jobs.
 
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::Any;
@@ -8,18 +8,23 @@ use arrow_flight::{
 };
 use futures_util::stream::BoxStream;
 use prost::Message as _;
+use skopos_query::arrow::datatypes::Schema;
 use skopos_query::arrow::ipc::writer::IpcWriteOptions;
 use tonic::{Request, Response, Status, Streaming};
 
+use skopos_hub::jobs::download_schema;
+use skopos_wire::TicketSigner;
+
+use super::download::Downloads;
 use super::service::{SqlService, caller_of};
 
-/// Answers `GetSchema` and passes on all other requests.
-pub(super) struct FullService(SqlService);
+/// Answers `GetSchema` and requests of downloads, and passes on all others.
+pub(super) struct FullService(SqlService, Downloads);
 
 impl FullService {
-    /// Adds `GetSchema` to `service`.
-    pub(super) fn new(service: SqlService) -> Self {
-        Self(service)
+    /// Adds `GetSchema` and `downloads` to `service`.
+    pub(super) fn new(service: SqlService, downloads: Downloads) -> Self {
+        Self(service, downloads)
     }
 }
 
@@ -39,6 +44,9 @@ impl FlightService for FullService {
     type DoExchangeStream = Answers<FlightData>;
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
+        if Downloads::is_command(request.get_ref()) {
+            return encoded(&download_schema());
+        }
         let command = Any::decode(&*request.get_ref().cmd);
         let command = command.map_err(|e| Status::invalid_argument(e.to_string()))?;
         let schema = match self.0.schema_of(&caller_of(&request), &command).await {
@@ -49,10 +57,7 @@ impl FlightService for FullService {
                 return Ok(Response::new(SchemaResult { schema: info.schema }));
             }
         };
-        let options = IpcWriteOptions::default();
-        let ipc = SchemaAsIpc::new(&schema, &options);
-        let result = SchemaResult::try_from(ipc).map_err(|e| Status::internal(e.to_string()))?;
-        Ok(Response::new(result))
+        encoded(&schema)
     }
 
     async fn handshake(
@@ -67,6 +72,10 @@ impl FlightService for FullService {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
+        if Downloads::is_command(request.get_ref()) {
+            let caller = caller_of(&request);
+            return self.1.places(caller, request.into_inner()).await.map(Response::new);
+        }
         self.0.get_flight_info(request).await
     }
 
@@ -75,6 +84,10 @@ impl FlightService for FullService {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {
+        if TicketSigner::is_ticket(&request.get_ref().ticket) {
+            let caller = caller_of(&request);
+            return self.1.get(caller, request.into_inner()).await.map(Response::new);
+        }
         self.0.do_get(request).await
     }
 
@@ -96,4 +109,12 @@ impl FlightService for FullService {
     ) -> Answer<Self::DoExchangeStream> {
         self.0.do_exchange(request).await
     }
+}
+
+/// Returns the answer with a schema.
+fn encoded(schema: &Schema) -> Answer<SchemaResult> {
+    let options = IpcWriteOptions::default();
+    let ipc = SchemaAsIpc::new(schema, &options);
+    let result = SchemaResult::try_from(ipc).map_err(|e| Status::internal(e.to_string()))?;
+    Ok(Response::new(result))
 }

@@ -10,7 +10,7 @@
 //! - Point reads answer every statement that they can.
 //!
 //! Read in this order: this file, `service` for the requests, `flow` for the answers, `handle` and `prepared` for the
-//! handles that clients hold.
+//! handles that clients hold; `put`, `ticket` and `download` for records of jobs.
 
 mod handle;
 mod prepared;
@@ -20,6 +20,8 @@ mod catalog;
 mod flow;
 mod plain_data;
 mod put;
+mod ticket;
+mod download;
 mod service;
 mod get_schema;
 mod guard;
@@ -39,6 +41,7 @@ use tokio::time::timeout;
 use tonic::transport::Server;
 use tonic::transport::server::Connected;
 
+use self::download::Downloads;
 use self::get_schema::FullService;
 use self::guard::Guard;
 use self::service::SqlService;
@@ -102,9 +105,11 @@ async fn serve(
     (engine, jobs): (Arc<Engine>, Arc<JobsPlace>),
     counts: Arc<Counts>,
 ) {
-    let service =
-        FlightServiceServer::new(FullService::new(SqlService::new(engine, jobs, counts.clone())))
-            .max_decoding_message_size(MAX_MESSAGE_BYTES);
+    let identity = admittance.pki.as_ref().map(|pki| pki.identity().clone());
+    let downloads = Downloads::new((engine.clone(), jobs.clone()), counts.clone(), identity);
+    let sql = SqlService::new(engine, jobs, counts.clone());
+    let service = FlightServiceServer::new(FullService::new(sql, downloads))
+        .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let router = Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
@@ -124,6 +129,9 @@ async fn serve(
     // Errors are reported to their own connections.
     let _ = router.serve_with_incoming_shutdown(connections, closed).await;
 }
+
+#[cfg(test)]
+pub(crate) use self::flow::metadata as ending;
 
 /// The beginning of an HTTP/2 connection that ends at once: empty settings, then a frame that says so (RFC 9113, 6.8).
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];

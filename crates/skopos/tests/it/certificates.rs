@@ -12,16 +12,16 @@ use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
 const NOBODY: &str = "65534";
 
 /// A hub with certificates and an agent, on the loopback.
-struct Site {
-    dir: TempDir,
+pub(crate) struct Site {
+    pub(crate) dir: TempDir,
     child: Child,
     live: String,
     http: String,
-    flight: String,
+    pub(crate) flight: String,
 }
 
 impl Site {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let dir = runtime_dir();
         let made = run(
             dir.path(),
@@ -49,11 +49,11 @@ impl Site {
         ran
     }
 
-    fn token(&self, args: &[&str]) -> String {
+    pub(crate) fn token(&self, args: &[&str]) -> String {
         self.pki(args).stdout.trim().to_owned()
     }
 
-    fn authority(&self) -> PathBuf {
+    pub(crate) fn authority(&self) -> PathBuf {
         self.dir.path().join("state/pki/authority.pem")
     }
 

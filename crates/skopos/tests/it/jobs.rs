@@ -13,7 +13,7 @@ use crate::flight::FlightServer;
 use crate::support::{Ran, eventually};
 
 /// A record of a job: sequence, job, kind, and a document or values of the schema `node`.
-type Row<'r> = (i64, &'r str, &'r str, Result<&'r str, Vec<f64>>);
+pub(crate) type Row<'r> = (i64, &'r str, &'r str, Result<&'r str, Vec<f64>>);
 
 const START: &str = r#"{"user":"ann","project":"astro","application":"gromacs","nodes":["n01"]}"#;
 const METRICS: &str = r#"{"schema":"node","names":["cpu/busy_ratio","mem/used_bytes"]}"#;
@@ -43,7 +43,11 @@ fn batch(rows: &[Row<'_>]) -> RecordBatch {
 }
 
 /// Sends records, and returns the acknowledgements.
-async fn put(server: &FlightServer, path: &[&str], rows: &[Row<'_>]) -> Result<Vec<Json>, Status> {
+pub(crate) async fn put(
+    server: &FlightServer,
+    path: &[&str],
+    rows: &[Row<'_>],
+) -> Result<Vec<Json>, Status> {
     let descriptor = FlightDescriptor::new_path(path.iter().map(|p| (*p).to_owned()).collect());
     let data = FlightDataEncoderBuilder::new()
         .with_flight_descriptor(Some(descriptor))

@@ -43,6 +43,7 @@ mod docs_examples;
 mod archive;
 mod job;
 mod jobs;
+mod fetch;
 mod bucket;
 mod faults;
 #[path = "../../../hub/src/catalogue/postgres/server.rs"]

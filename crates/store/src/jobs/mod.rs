@@ -14,13 +14,16 @@
 //! - A part is identified by its site, job, generation and number. Sealing it again changes nothing.
 //! - The catalogue has nothing that the segments have not.
 //!
-//! Read in this order: `part`, `entry`, `intake`, `segment`, `lts`, [`catalogue`]; [`spool`] is on the side of the producers.
+//! Read in this order: `part`, `entry`, `intake`, `segment`, `lts`, [`catalogue`]; [`spool`] is on the side of the producers, `sum`
+//! and `reads` on that of the readers.
 
 mod part;
 mod entry;
 mod intake;
 mod segment;
 mod lts;
+mod sum;
+mod reads;
 pub mod spool;
 pub mod catalogue;
 
@@ -35,4 +38,6 @@ pub use intake::{
 };
 pub use lts::{Changes, Lts, Placed, Retention, SegmentDamage};
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
+pub use reads::{MAX_READ_BYTES, ReadLog, ReadLogLimits};
 pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};
+pub use sum::RecordSum;

@@ -24,7 +24,7 @@ pub(crate) const IDENTITY: &str = "identity.pem";
 
 /// Tags of the parts of a PEM file.
 const CERTIFICATE: &str = "CERTIFICATE";
-const PRIVATE_KEY: &str = "PRIVATE KEY";
+pub(super) const PRIVATE_KEY: &str = "PRIVATE KEY";
 
 /// The longest file that is read: a certificate and a key have less than 2 KB.
 const MAX_FILE_BYTES: u64 = 64 << 10;
@@ -309,13 +309,13 @@ fn since_epoch() -> Duration {
 }
 
 /// Returns the first part of a PEM file that has this tag.
-fn part(text: &str, tag: &str) -> Option<Vec<u8>> {
+pub(super) fn part(text: &str, tag: &str) -> Option<Vec<u8>> {
     let parts = pem::parse_many(text).ok()?;
     parts.into_iter().find(|part| part.tag() == tag).map(Pem::into_contents)
 }
 
 /// Reads a file; refuses one that other users can read if it is `secret`.
-fn read_private(path: &Path, secret: bool) -> io::Result<String> {
+pub(super) fn read_private(path: &Path, secret: bool) -> io::Result<String> {
     let metadata = fs::metadata(path)?;
     if secret && metadata.mode() & 0o077 != 0 {
         let text = "other users can use it; make it private with chmod 600";

@@ -1,4 +1,4 @@
-//! `skopos job show|compare|export|tag`: one job, with what was found about it.
+//! `skopos job show|compare|export|fetch|tag`: one job, with what was found about it.
 
 mod hub;
 mod found;
@@ -8,6 +8,7 @@ mod show;
 mod compare;
 mod tag;
 mod export;
+mod fetch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ use clap::{Args, Subcommand};
 use skopos_term::{Failure, Global};
 
 use self::export::Format;
+use self::fetch::FetchArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct JobArgs {
@@ -51,6 +53,9 @@ pub(crate) enum JobVerb {
         #[arg(long, short, value_name = "FILE")]
         out: Option<PathBuf>,
     },
+    /// Download jobs as Parquet files, several portions at a time, and verify them
+    #[command(before_help = "Example: skopos job fetch 4711 4712 --out jobs")]
+    Fetch(FetchArgs),
     /// Add words by which the job is found again, or remove them
     #[command(before_help = "Example: skopos job tag 4711 paper=fig3 --remove draft")]
     Tag {
@@ -70,6 +75,7 @@ pub(crate) fn run(global: &Global, args: &JobArgs) -> Result<ExitCode, Failure> 
         JobVerb::Show { id } => show::run(global, id),
         JobVerb::Compare { a, b } => compare::run(global, a, b),
         JobVerb::Export { id, format, out } => export::run(global, id, *format, out.as_deref()),
+        JobVerb::Fetch(args) => fetch::run(global, args),
         JobVerb::Tag { id, tags, remove } => tag::run(global, id, tags, remove),
     }
 }

@@ -139,6 +139,21 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Gives the segment up, and removes its unfinished file.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn abandon(self) -> Result<(), Error> {
+        let Self { disk, temporary, writer, .. } = self;
+        drop(writer);
+        disk.remove(&temporary).map_err(io_at(&temporary, "it cannot be removed"))
+    }
+
+    /// Returns the last part so far.
+    pub fn last(&self) -> Option<&PartInfo> {
+        self.parts.last()
+    }
+
     fn rows_before(&self) -> u64 {
         self.parts.last().map_or(0, |last| last.rows.end)
     }

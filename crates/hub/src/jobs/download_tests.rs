@@ -1,0 +1,152 @@
+//! Downloads of jobs over a storage in a scratch folder: whole, exactly once, whatever is sealed meanwhile, and in bounds.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skopos_access::Caller;
+use skopos_model::Timestamp;
+use skopos_model::job::{JobId, JobRecord, Kind};
+use skopos_store::jobs::{IntakeLimits, RecordSum, StoredRecord};
+
+use super::columns::records_of;
+use super::download::{MAX_FOUND, Places, Wanted};
+use super::segments::SegmentsPlace;
+use super::store::Jobs;
+use super::tests::{LIMITS, eventually, limits};
+use crate::catalogue::CataloguePlace;
+
+fn open(folder: &std::path::Path, intake: IntakeLimits) -> Arc<Jobs> {
+    let places = (&SegmentsPlace::new(folder, None), &CataloguePlace::new(folder, None));
+    Arc::new(Jobs::open(folder, "s", limits(intake), places).expect("opened"))
+}
+
+fn id(job: &str) -> JobId {
+    JobId::new(job, 0).expect("an id")
+}
+
+fn record<'r>(job: &'r str, kind: Kind, time: i64, content: &'r [u8]) -> JobRecord<'r> {
+    JobRecord { kind, job, generation: 0, node: "n01", time: Timestamp::from_nanos(time), content }
+}
+
+fn places(jobs: &Jobs, ids: &[&str]) -> Places {
+    let ids: BTreeSet<JobId> = ids.iter().map(|job| id(job)).collect();
+    jobs.places(&Caller::Owner, &ids).expect("found")
+}
+
+/// Downloads all portions, and checks their sums and positions.
+fn download(jobs: &Arc<Jobs>, places: &Places, wanted: &Wanted) -> Vec<StoredRecord> {
+    let mut all = Vec::new();
+    for portion in &places.portions {
+        let mut download = jobs.download(portion.jobs.clone(), wanted.clone());
+        let (mut sum, mut last) = (RecordSum::default(), None);
+        while let Some(batch) = download.next_batch().expect("read") {
+            for placed in records_of(&batch).expect("records") {
+                let job = placed.record.get().expect("a record").job.to_owned();
+                let key = (job, placed.part);
+                let expected = match &last {
+                    Some((before, position)) if *before == key => position + 1,
+                    _ => 0,
+                };
+                assert_eq!(placed.position, expected);
+                last = Some((key, placed.position));
+                sum.add(&placed.record);
+                all.push(placed.record);
+            }
+        }
+        let told = download.sum();
+        assert_eq!((sum.records(), sum.crc()), (told.records(), told.crc()));
+    }
+    all
+}
+
+#[test]
+fn records_come_exactly_once_although_they_are_sealed_after_their_places_were_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let intake = IntakeLimits { max_job_records: 8, ..LIMITS };
+    let jobs = open(folder.path(), intake);
+    let sample = JobRecord::sample_content("node", &[1.0]);
+    let start = record("7", Kind::Start, 0, b"{\"user\":\"ann\"}");
+    let mut sent = Vec::new();
+    let store = |from: i64, to: i64, sent: &mut Vec<StoredRecord>| {
+        for at in from..to {
+            let record = if at == 0 { start } else { record("7", Kind::Sample, at, &sample) };
+            eventually("there is room", || {
+                jobs.store(&Caller::Owner, ("p", 1), |visit| visit(at, record)).is_ok()
+            });
+            sent.push(StoredRecord::of(&record));
+        }
+        let durable = jobs.wait_durable(&Caller::Owner, ("p", 1), to - 1, Duration::from_secs(60));
+        assert!(durable);
+    };
+    let number_of_parts = || jobs.shared.lts.find(&id("7")).expect("found").len();
+    store(0, 3, &mut sent);
+    let before = places(&jobs, &["7", "none"]);
+    assert_eq!((before.jobs, before.portions.len()), (1, 1));
+    assert!(!before.portions[0].is_sealed);
+    assert_eq!(download(&jobs, &before, &Wanted::default()), sent);
+    // A part is due once it has half of the records that a job may have.
+    let _awaiting = jobs.await_sealed();
+    for (more, parts) in [(9, 1), (17, 2)] {
+        store(sent.len() as i64, more, &mut sent);
+        eventually("a part is sealed", || number_of_parts() >= parts);
+    }
+    assert_eq!(download(&jobs, &before, &Wanted::default()), sent, "with the first places");
+    let now = places(&jobs, &["7"]);
+    let sealed: u64 = now.portions.iter().filter(|p| p.is_sealed).map(|p| p.records).sum();
+    assert!(sealed >= 8, "{now:?}");
+    assert_eq!(now.portions.iter().map(|portion| portion.records).sum::<u64>(), sent.len() as u64);
+    assert_eq!(download(&jobs, &now, &Wanted::default()), sent, "with new places");
+    let only = |wanted: Wanted| download(&jobs, &now, &wanted).len();
+    let kinds = BTreeSet::from(["start".to_owned()]);
+    assert_eq!(only(Wanted { kinds, ..Wanted::default() }), 1);
+    let (from_ns, to_ns) = (Some(5), Some(6));
+    assert_eq!(
+        only(Wanted { from_ns, to_ns, ..Wanted::default() }),
+        3,
+        "the start says what they mean"
+    );
+    let schemas = BTreeSet::from(["other".to_owned()]);
+    assert_eq!(only(Wanted { schemas, ..Wanted::default() }), 1);
+}
+
+#[test]
+fn a_part_that_is_gone_is_a_failure_and_not_an_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let jobs = open(folder.path(), LIMITS);
+    let mut of = places(&jobs, &["7"]);
+    assert_eq!((of.jobs, of.portions.len()), (0, 0));
+    let gone =
+        super::OfJob { job: "7".to_owned(), generation: 0, parts: vec![(0, 0)], open_from: None };
+    let mut download = jobs.download(vec![gone], Wanted::default());
+    let error = download.next_batch().expect_err("it is gone").to_string();
+    assert!(error.contains("was removed meanwhile"), "{error}");
+    of.portions.clear();
+}
+
+#[test]
+fn an_answer_has_a_bounded_number_of_jobs_and_the_next_one_has_the_rest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let jobs = open(folder.path(), IntakeLimits { max_jobs: 4 * MAX_FOUND, ..LIMITS });
+    let count = 2 * MAX_FOUND + 7;
+    let names: Vec<String> = (0..count).map(|at| format!("job-{at:05}")).collect();
+    jobs.store(&Caller::Owner, ("p", 1), |visit| {
+        names.iter().zip(0..).try_for_each(|(job, at)| {
+            visit(at, record(job, Kind::Start, at, b"{\"user\":\"ann\"}"))
+        })
+    })
+    .expect("stored");
+    let mut left: BTreeSet<JobId> = names.iter().map(|job| id(job)).collect();
+    let (mut shown, mut answers) = (Vec::new(), 0);
+    loop {
+        let places = jobs.places(&Caller::Owner, &left).expect("found");
+        answers += 1;
+        assert!(usize::try_from(places.jobs).expect("few") <= MAX_FOUND);
+        let of_answer = places.portions.iter().flat_map(|portion| &portion.jobs);
+        shown.extend(of_answer.map(|of| of.job.clone()));
+        let Some(after) = places.after else { break };
+        left = left.split_off(&after);
+        left.remove(&after);
+    }
+    assert_eq!((shown, answers), (names, 3));
+}

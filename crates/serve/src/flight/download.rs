@@ -1,0 +1,429 @@
+//! Downloads of jobs: `GetFlightInfo` says where they lie, `DoGet` with a ticket sends the records.
+//!
+//! A stream has the columns of a segment. Its last message has no rows and the `app_metadata` `{"records":N,"crc":"…"}`: the
+//! number of records and their CRC-32. A stream without it is not whole.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::error::FlightError;
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde::Serialize;
+use skopos_access::{Action, Caller, may};
+use skopos_hub::counts::Counts;
+use skopos_hub::jobs::{
+    Download, Jobs, JobsPlace, MAX_FOUND, Places, Question, Reading, Wanted, download_schema,
+    holder_of,
+};
+use skopos_model::job::{JobId, Kind};
+use skopos_query::arrow::array::{Array as _, AsArray as _, RecordBatch};
+use skopos_query::arrow::datatypes::Int64Type;
+use skopos_query::{Engine, Limits};
+use skopos_wire::{Identity, TicketSigner};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::{Code, Status};
+
+use super::flow::{self, Flow};
+use super::status;
+use super::ticket::{self, Granted, seconds_now};
+use crate::downloads::{
+    EndpointMetadata, JobName, PlacesCommand, PlacesMetadata, Trailer, VERSION,
+};
+use crate::shares::{Share, Shares};
+
+/// Downloads of one caller at a time, and of all callers. Each has a part of a job in memory, and a thread while it reads.
+const DOWNLOADS_OF_ONE: usize = 8;
+const DOWNLOADS_OF_ALL: usize = 32;
+
+/// Time for a download. Its portion has at most the records of a segment, some tens of megabytes.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Time in which a client takes a batch. Then it is taken for dead.
+const STALLED: Duration = Duration::from_secs(60);
+
+/// Number of batches that wait for the client: one that is sent, and the next.
+const WAITING: usize = 2;
+
+/// The longest command.
+const MAX_COMMAND_BYTES: usize = 512 << 10;
+
+/// The most kinds and schemas of a command.
+const MAX_NAMES: usize = 64;
+
+/// Limits of the statement that finds jobs by a condition: one more than the answer has, so that it knows if others follow.
+const LIMITS: Limits =
+    Limits { deadline: Duration::from_secs(30), rows: MAX_FOUND + 1, threads: 0 };
+
+/// Advice about the form of a command.
+const HINT: &str = "it is {\"skopos_jobs\":1,\"jobs\":[{\"job\":\"4711\"}]}, or has \"where\" with a condition on \
+                    the table `jobs`";
+
+/// Answers requests about downloads.
+#[derive(Clone)]
+pub(super) struct Downloads(Arc<Inner>);
+
+struct Inner {
+    engine: Arc<Engine>,
+    place: Arc<JobsPlace>,
+    counts: Arc<Counts>,
+    /// The identity of the hub, if it has a certificate of a hub.
+    identity: Option<Arc<Identity>>,
+    signer: OnceLock<TicketSigner>,
+    running: Shares<String>,
+}
+
+/// Refuses a command.
+fn invalid(text: &str) -> Status {
+    status::with_hint(Code::InvalidArgument, text, Some(HINT))
+}
+
+/// Returns the failure of the storage to a caller. Its text names files, and jobs of others, so the owner alone reads it.
+fn failed(caller: &Caller, e: &dyn std::fmt::Display) -> Status {
+    match caller {
+        Caller::Owner => Status::unavailable(e.to_string()),
+        _ => Status::unavailable("the jobs cannot be read now"),
+    }
+}
+
+impl Downloads {
+    pub(super) fn new(
+        (engine, place): (Arc<Engine>, Arc<JobsPlace>),
+        counts: Arc<Counts>,
+        identity: Option<Arc<Identity>>,
+    ) -> Self {
+        let identity = identity.filter(|identity| identity.names().is_hub);
+        let running = Shares::new(DOWNLOADS_OF_ONE, DOWNLOADS_OF_ALL);
+        let signer = OnceLock::new();
+        Self(Arc::new(Inner { engine, place, counts, identity, signer, running }))
+    }
+
+    /// Returns true if a command asks where jobs lie: it is JSON, and those of Flight SQL are not.
+    pub(super) fn is_command(descriptor: &FlightDescriptor) -> bool {
+        descriptor.cmd.first() == Some(&b'{')
+    }
+
+    /// Says where jobs lie.
+    pub(super) async fn places(
+        &self,
+        caller: Caller,
+        descriptor: FlightDescriptor,
+    ) -> Result<FlightInfo, Status> {
+        let command = command_of(&descriptor.cmd)?;
+        let found = match &command.condition {
+            Some(condition) => {
+                Some(self.0.matching(&caller, condition, command.after.as_ref()).await?)
+            }
+            None => None,
+        };
+        let inner = self.0.clone();
+        let answering = tokio::task::spawn_blocking(move || inner.answer(&caller, command, found));
+        let info = answering.await.map_err(|e| Status::internal(e.to_string()))??;
+        Ok(info.with_descriptor(descriptor))
+    }
+
+    /// Sends the records of a ticket.
+    pub(super) async fn get(&self, caller: Caller, ticket: Ticket) -> Result<Flow, Status> {
+        let inner = self.0.clone();
+        let holder = holder_of(&caller).unwrap_or_default();
+        let busy = || {
+            let hint = "a client downloads some portions at a time, and the next ones afterwards";
+            status::with_hint(Code::ResourceExhausted, "too many downloads are running", Some(hint))
+        };
+        let share = self.0.running.take(&holder).ok_or_else(busy)?;
+        let beginning = tokio::task::spawn_blocking(move || inner.begin(&caller, &ticket.ticket));
+        let begun = beginning.await.map_err(|e| Status::internal(e.to_string()))?;
+        let (download, reading, is_owner) = begun?;
+        Ok(self.send(download, reading, share, is_owner))
+    }
+
+    /// Sends a download batch by batch, at the speed of the client.
+    fn send(
+        &self,
+        download: Download,
+        reading: Reading,
+        share: Share<String>,
+        is_owner: bool,
+    ) -> Flow {
+        let running = self.0.counts.run();
+        let (sender, receiver) = mpsc::channel(WAITING);
+        let (end, ended) = oneshot::channel();
+        tokio::spawn(async move {
+            let _share = share;
+            let until = Instant::now() + DEADLINE;
+            let pumping = pump(download, reading, &sender, is_owner);
+            let late = || Err(Status::deadline_exceeded("the download took too long"));
+            let result = timeout_at(until, pumping).await.unwrap_or_else(|_| late());
+            if result.is_ok() {
+                running.done();
+            }
+            let _ = end.send(result);
+        });
+        let batches =
+            stream::unfold(receiver, |mut receiver: mpsc::Receiver<RecordBatch>| async move {
+                Some((Ok::<_, FlightError>(receiver.recv().await?), receiver))
+            });
+        let batches = FlightDataEncoderBuilder::new().with_schema(download_schema()).build(batches);
+        // Waiting batches may fill the queue, so the end has a channel of its own.
+        let last = stream::once(ended).map(|ended| match ended {
+            Ok(Ok(trailer)) => flow::metadata(download_schema(), json(&trailer)),
+            Ok(Err(status)) => Err(status),
+            Err(_) => Err(Status::internal("the download was aborted")),
+        });
+        batches.map_err(Status::from).chain(last).boxed()
+    }
+}
+
+/// Passes batches on until the last one. Returns the sum of all.
+async fn pump(
+    mut download: Download,
+    mut reading: Reading,
+    sender: &mpsc::Sender<RecordBatch>,
+    is_owner: bool,
+) -> Result<Trailer, Status> {
+    loop {
+        let work = move || {
+            let batch = download.next_batch().map_err(|e| e.to_string());
+            (download, batch)
+        };
+        let batch;
+        let read = tokio::task::spawn_blocking(work).await;
+        (download, batch) = read.map_err(|e| Status::internal(e.to_string()))?;
+        let sum = download.sum();
+        let batch = match batch {
+            Ok(Some(batch)) => batch,
+            Ok(None) => {
+                return Ok(Trailer { records: sum.records(), crc: format!("{:08x}", sum.crc()) });
+            }
+            Err(why) => {
+                reading.fail(&why);
+                let why = if is_owner { why } else { "the records cannot be read".to_owned() };
+                return Err(Status::data_loss(why));
+            }
+        };
+        match timeout(STALLED, sender.send(batch)).await {
+            Ok(Ok(())) => reading.sent(sum.records(), sum.bytes()),
+            Ok(Err(_)) => {
+                reading.fail("the client went away");
+                return Err(Status::cancelled("the client is gone"));
+            }
+            Err(_) => {
+                reading.fail("the client did not read");
+                return Err(Status::deadline_exceeded("the client did not read in time"));
+            }
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Reads and checks a command.
+fn command_of(bytes: &[u8]) -> Result<PlacesCommand, Status> {
+    if bytes.len() > MAX_COMMAND_BYTES {
+        return Err(invalid("the command is too long"));
+    }
+    let command: PlacesCommand = serde_json::from_slice(bytes)
+        .map_err(|e| invalid(&format!("the command is not one about jobs: {e}")))?;
+    let wanted = &command.records;
+    let kinds = &wanted.kinds;
+    if command.skopos_jobs != VERSION {
+        return Err(invalid("the command has a version that this hub does not know"));
+    }
+    if command.jobs.is_empty() == command.condition.is_none() {
+        return Err(invalid("the command has to have either `jobs` or `where`"));
+    }
+    if command.jobs.len() > MAX_FOUND {
+        return Err(invalid(&format!("the command names more than {MAX_FOUND} jobs")));
+    }
+    if kinds.len() > MAX_NAMES || wanted.schemas.len() > MAX_NAMES {
+        return Err(invalid(&format!("the command has more than {MAX_NAMES} kinds or schemas")));
+    }
+    if let Some(unknown) = kinds.iter().find(|kind| Kind::of_name(kind).is_none()) {
+        return Err(invalid(&format!("there is no kind {unknown:?} of records")));
+    }
+    Ok(command)
+}
+
+impl Inner {
+    fn signer(&self, caller: &Caller) -> Result<&TicketSigner, Status> {
+        if let Some(signer) = self.signer.get() {
+            return Ok(signer);
+        }
+        let signer = match (&self.identity, self.place.folder()) {
+            (Some(identity), _) => TicketSigner::certified(identity.clone()),
+            (None, Some(folder)) => TicketSigner::open(folder).map_err(|e| failed(caller, &e))?,
+            (None, None) => return Err(failed(caller, &"the place of jobs is not known")),
+        };
+        Ok(self.signer.get_or_init(|| signer))
+    }
+
+    fn jobs(&self, caller: &Caller) -> Result<Option<Arc<Jobs>>, Status> {
+        self.place.get().map_err(|e| failed(caller, &e))
+    }
+
+    /// Returns the jobs that the caller may read and that pass a condition of SQL, by id and run; one more than an answer
+    /// has if others follow.
+    async fn matching(
+        &self,
+        caller: &Caller,
+        condition: &str,
+        after: Option<&JobName>,
+    ) -> Result<BTreeSet<JobId>, Status> {
+        let after = after.map_or(String::new(), |after| {
+            let job = after.job.replace('\'', "''");
+            let generation = after.generation.unwrap_or(0);
+            format!(" AND (job > '{job}' OR job = '{job}' AND generation > {generation})")
+        });
+        // The condition has the rights of the caller. A comment in it ends with its line.
+        let sql = format!(
+            "SELECT job, generation FROM jobs WHERE (\n{condition}\n){after} ORDER BY job, generation \
+             LIMIT {}",
+            MAX_FOUND + 1
+        );
+        let answer = async { self.engine.planned(caller, &sql, &LIMITS).await?.collect().await };
+        let answer = answer.await.map_err(|e| status::of(&e))?;
+        let mut ids = BTreeSet::new();
+        for batch in &answer.batches {
+            let jobs = batch.columns().first().and_then(|c| c.as_string_opt::<i32>());
+            let runs = batch.columns().get(1).and_then(|c| c.as_primitive_opt::<Int64Type>());
+            let (Some(jobs), Some(runs)) = (jobs, runs) else {
+                return Err(invalid("the condition is not one on the table `jobs`"));
+            };
+            for row in 0..jobs.len() {
+                let run = u32::try_from(runs.value(row)).unwrap_or(u32::MAX);
+                ids.extend(JobId::new(jobs.value(row), run));
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Answers where jobs lie.
+    fn answer(
+        &self,
+        caller: &Caller,
+        command: PlacesCommand,
+        found: Option<BTreeSet<JobId>>,
+    ) -> Result<FlightInfo, Status> {
+        let Some(jobs) = self.jobs(caller)? else {
+            let metadata =
+                PlacesMetadata { site: self.place.site().to_owned(), ..PlacesMetadata::default() };
+            return info(Vec::new(), 0, &metadata);
+        };
+        let mut reading = jobs.reading(caller, Question::Places);
+        let mut ids = found.unwrap_or_default();
+        let is_full = ids.len() > MAX_FOUND;
+        for name in &command.jobs {
+            reading.id(&name.job);
+            let runs = jobs.runs(caller, &name.job, name.generation);
+            let runs = runs.map_err(|e| failed(caller, &e))?;
+            if runs.is_empty() {
+                reading.refuse("a job that was named was not shown");
+            }
+            ids.extend(runs);
+        }
+        if let Some(after) = &command.after
+            && let Ok(after) = JobId::new(after.job.as_str(), after.generation.unwrap_or(0))
+        {
+            ids = ids.split_off(&after);
+            ids.remove(&after);
+        }
+        let mut places = jobs.places(caller, &ids).map_err(|e| {
+            reading.fail(&e.to_string());
+            failed(caller, &e)
+        })?;
+        if is_full && places.after.is_none() {
+            // Some of the jobs have gone since they were found, and others follow all the same.
+            places.after = ids.last().cloned();
+        }
+        reading.jobs(places.jobs);
+        self.described(caller, jobs.site(), places, &command.records)
+    }
+
+    fn described(
+        &self,
+        caller: &Caller,
+        site: &str,
+        places: Places,
+        wanted: &Wanted,
+    ) -> Result<FlightInfo, Status> {
+        let (mut endpoints, mut total, now) = (Vec::new(), 0, seconds_now());
+        for portion in places.portions {
+            total += portion.records;
+            let metadata = EndpointMetadata {
+                records: portion.records,
+                sealed: portion.is_sealed,
+                jobs: portion.jobs.clone(),
+            };
+            let granted = Granted { jobs: portion.jobs, wanted: wanted.clone() };
+            let signer = self.signer(caller)?;
+            let Some(ticket) = ticket::ticket(signer, (caller, site), granted, now) else {
+                continue;
+            };
+            // Without a location the endpoint is at the hub that was asked.
+            let endpoint = FlightEndpoint::new().with_ticket(Ticket::new(ticket));
+            let endpoint = self
+                .place
+                .locations()
+                .iter()
+                .fold(endpoint, |endpoint, location| endpoint.with_location(location));
+            endpoints.push(endpoint.with_app_metadata(json(&metadata)));
+        }
+        let after = places
+            .after
+            .map(|id| JobName { job: id.job().to_owned(), generation: Some(id.generation()) });
+        let metadata = PlacesMetadata {
+            site: site.to_owned(),
+            jobs: places.jobs,
+            after,
+            sites: self.place.sites().clone(),
+        };
+        info(endpoints, total, &metadata)
+    }
+
+    /// Checks a ticket, and begins its download.
+    fn begin(&self, caller: &Caller, ticket: &[u8]) -> Result<(Download, Reading, bool), Status> {
+        let gone = || Status::not_found("this hub has no jobs");
+        let jobs = self.jobs(caller)?.ok_or_else(gone)?;
+        let mut reading = jobs.reading(caller, Question::Download);
+        let refuse = |reading: &mut Reading, status: Status| {
+            reading.refuse(status.message().lines().next().unwrap_or_default());
+            status
+        };
+        let granted =
+            ticket::check(self.signer(caller)?, (caller, jobs.site()), ticket, seconds_now());
+        let granted = granted.map_err(|status| refuse(&mut reading, status))?;
+        for of in &granted.jobs {
+            reading.id(&of.job);
+            // The rights may have changed since the ticket was given.
+            let id = of.id();
+            let visible = id.map_or(Ok(false), |id| jobs.is_visible(caller, &id));
+            if !visible.map_err(|e| failed(caller, &e))? {
+                let status =
+                    Status::permission_denied("a job of the ticket may not be read, or is gone");
+                return Err(refuse(&mut reading, status));
+            }
+        }
+        reading.jobs(granted.jobs.len() as u64);
+        let is_owner = may(caller, Action::ReadLog).is_ok();
+        Ok((jobs.download(granted.jobs, granted.wanted), reading, is_owner))
+    }
+}
+
+fn info(
+    endpoints: Vec<FlightEndpoint>,
+    records: u64,
+    metadata: &PlacesMetadata,
+) -> Result<FlightInfo, Status> {
+    let info = FlightInfo::new().try_with_schema(&download_schema());
+    Ok(info
+        .map_err(|e| Status::internal(e.to_string()))?
+        .with_endpoints(endpoints)
+        .with_total_records(i64::try_from(records).unwrap_or(-1))
+        .with_total_bytes(-1)
+        .with_app_metadata(json(metadata)))
+}

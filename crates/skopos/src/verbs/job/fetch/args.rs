@@ -1,0 +1,49 @@
+//! The options of `skopos job fetch`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use skopos_model::job::Kind;
+
+/// The most downloads at a time: a hub gives one client no more.
+const MAX_PARALLEL: u8 = 8;
+
+#[derive(Debug, Args)]
+pub(crate) struct FetchArgs {
+    /// Ids of jobs; `ID.g1` is the second run alone
+    #[arg(value_name = "ID", required_unless_present = "condition")]
+    pub(super) ids: Vec<String>,
+    /// Jobs that fulfil a condition of SQL on the table `jobs`
+    #[arg(long = "where", value_name = "CONDITION", conflicts_with = "ids")]
+    pub(super) condition: Option<String>,
+    /// Folder for the files, with a folder for each site
+    #[arg(long, short, value_name = "DIR")]
+    pub(super) out: PathBuf,
+    /// Downloads at a time
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PARALLEL)))]
+    pub(super) parallel: u8,
+    /// Only records of this kind
+    #[arg(long, value_name = "KIND", value_parser = kinds())]
+    pub(super) kind: Vec<String>,
+    /// Of the measurements, only those of this schema
+    #[arg(long, value_name = "NAME")]
+    pub(super) schema: Vec<String>,
+    /// Ask the other sites too that the hub knows
+    #[arg(long)]
+    pub(super) all_sites: bool,
+    /// URL of a hub's Flight listener [default: the hub of this machine]
+    #[arg(long, value_name = "URL")]
+    pub(super) hub: Option<String>,
+    /// Certificate of the authority of the hub's site, for `grpc+tls`
+    #[arg(long, value_name = "FILE", requires = "hub")]
+    pub(super) authority: Option<PathBuf>,
+    /// File with a token of the user
+    #[arg(long, value_name = "FILE", requires = "hub")]
+    pub(super) token_file: Option<PathBuf>,
+}
+
+fn kinds() -> PossibleValuesParser {
+    PossibleValuesParser::new(Kind::ALL.map(Kind::name))
+}

@@ -1,0 +1,140 @@
+//! `skopos job fetch ID… --out DIR`: downloads jobs, several portions at a time, and verifies them.
+
+mod args;
+mod task;
+mod folder;
+mod question;
+mod workers;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use skopos_hub::client::{flight_url, reach};
+use skopos_serve::fetch::HubAddress;
+use skopos_term::{Failure, Global, Out, Style};
+
+pub(crate) use self::args::FetchArgs;
+use self::folder::Folder;
+use self::question::{Found, ask};
+use self::task::Missing;
+use super::one::printable;
+
+/// Time for the answer of the hub of this machine.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The most times that the places of what is still missing are asked for: tickets end, and segments are joined meanwhile.
+const ROUNDS: usize = 4;
+
+/// The most missing things that are named. Further ones are counted.
+const MAX_NAMED: usize = 20;
+
+/// `docs/json/job_fetch.schema.json`.
+#[derive(Default, Serialize)]
+struct Fetched {
+    /// Jobs whose places were found.
+    jobs: u64,
+    /// Parts of jobs that were there already.
+    kept_parts: u64,
+    /// Parts of jobs that were downloaded.
+    fetched_parts: u64,
+    /// Records that were downloaded, and their bytes in binary form.
+    records: u64,
+    bytes: u64,
+    seconds: f64,
+    /// Sites that answered.
+    sites: Vec<String>,
+    /// Jobs, sites and portions of jobs that are missing.
+    missing: Vec<Missing>,
+}
+
+pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    let address = address_of(global, args)?;
+    let records = skopos_hub::jobs::Wanted {
+        kinds: args.kind.iter().cloned().collect(),
+        schemas: args.schema.iter().cloned().collect(),
+        ..skopos_hub::jobs::Wanted::default()
+    };
+    folder::check_conditions(&args.out, &records)?;
+    let mut fetched = Fetched::default();
+    let mut folders: BTreeMap<String, Folder> = BTreeMap::new();
+    for round in 0..ROUNDS {
+        let Found { sites, mut missing, jobs } = ask(&address, args, &records)?;
+        (fetched.jobs, fetched.sites) = (jobs, sites.keys().cloned().collect());
+        let mut tasks = Vec::new();
+        for (site, found) in sites {
+            if !folders.contains_key(&site) {
+                folders.insert(site.clone(), Folder::open(&args.out, &site)?);
+            }
+            let Some(folder) = folders.get(&site) else { continue };
+            if round == 0 {
+                fetched.kept_parts += folder.kept(&found.endpoints);
+            }
+            tasks.extend(folder.tasks(found));
+        }
+        let done = workers::run(tasks, &folders, args.parallel)?;
+        fetched.fetched_parts += done.parts;
+        fetched.records += done.records;
+        fetched.bytes += done.bytes;
+        let may_be_better = done.is_worth_another_round;
+        missing.extend(done.missing);
+        fetched.missing = missing;
+        if !may_be_better {
+            break;
+        }
+    }
+    fetched.missing.sort();
+    fetched.seconds = began.elapsed().as_secs_f64();
+    let mut out = Out::new(global.style());
+    show(&fetched, &mut out)?;
+    out.flush()?;
+    Ok(if fetched.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Returns the address that the user gave, else that of the hub of this machine.
+fn address_of(global: &Global, args: &FetchArgs) -> Result<HubAddress, Failure> {
+    if let Some(url) = &args.hub {
+        return HubAddress::new(url, args.authority.as_deref(), args.token_file.as_deref());
+    }
+    let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
+    let stream = reach(&dir, TIMEOUT)?.ok_or_else(|| {
+        Failure::new("jobs are kept and read by a hub, and no hub runs on this machine")
+            .hint("name one with `--hub URL`, or start one with `skopos up` or `skopos hub`")
+    })?;
+    let found = flight_url(&stream)?;
+    HubAddress::new(&found.url, found.authority.as_deref(), None)
+}
+
+fn show(fetched: &Fetched, out: &mut Out) -> Result<(), Failure> {
+    match out.style {
+        Style::Json => return Ok(out.json(fetched)?),
+        Style::Plain => {
+            out.line(format!(
+                "{}\t{}\t{}\t{}\t{}",
+                fetched.jobs,
+                fetched.kept_parts,
+                fetched.fetched_parts,
+                fetched.records,
+                fetched.missing.len()
+            ))?;
+        }
+        Style::Human => {
+            out.line(format!(
+                "{} jobs: {} parts fetched with {} records, {} were here",
+                fetched.jobs, fetched.fetched_parts, fetched.records, fetched.kept_parts
+            ))?;
+        }
+    }
+    for missing in fetched.missing.iter().take(MAX_NAMED) {
+        let jobs = missing.jobs.join(", ");
+        let site = missing.site.as_deref().map_or(String::new(), |site| format!(" of {site}"));
+        let what = if jobs.is_empty() { "jobs".to_owned() } else { printable(&jobs) };
+        out.line(format!("missing: {what}{}: {}", printable(&site), printable(&missing.why)))?;
+    }
+    if fetched.missing.len() > MAX_NAMED {
+        out.line(format!("{} more are missing", fetched.missing.len() - MAX_NAMED))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Nouns of a download: the places of a site, a task, and what is missing.
+
+use serde::Serialize;
+use skopos_hub::jobs::OfJob;
+use skopos_model::job::JobId;
+use skopos_serve::fetch::{FoundEndpoint, HubAddress};
+
+/// The places of the jobs of one site.
+pub(super) struct OfSite {
+    pub(super) site: String,
+    pub(super) address: HubAddress,
+    pub(super) endpoints: Vec<FoundEndpoint>,
+}
+
+/// An endpoint to download.
+pub(super) struct Task {
+    pub(super) site: String,
+    /// The hub that was asked.
+    pub(super) address: HubAddress,
+    pub(super) endpoint: FoundEndpoint,
+}
+
+/// Something that was not fetched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Missing {
+    /// The site, if it is known.
+    pub(super) site: Option<String>,
+    /// The jobs.
+    pub(super) jobs: Vec<String>,
+    pub(super) why: String,
+}
+
+/// Returns the sealed parts of a job in an endpoint.
+pub(super) fn parts(of: &OfJob) -> impl Iterator<Item = (JobId, u32)> + use<> {
+    let (id, ranges) = (of.id(), of.parts.clone());
+    let numbers = ranges.into_iter().flat_map(|(from, to)| from..=to);
+    numbers.filter_map(move |number| Some((id.clone()?, number)))
+}

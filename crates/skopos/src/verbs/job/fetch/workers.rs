@@ -1,0 +1,223 @@
+//! Downloads endpoints, several at a time, each into files of its own.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use skopos_hub::jobs::PlacedRecord;
+use skopos_model::Timestamp;
+use skopos_model::job::JobId;
+use skopos_model::unpoisoned;
+use skopos_serve::fetch::{FetchError, Fetcher};
+use skopos_store::jobs::{JobPart, SegmentWriter};
+use skopos_term::Failure;
+
+use super::folder::Folder;
+use super::task::{Missing, Task};
+
+/// Pause before a hub that has too much to do is asked again, and the number of times.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
+const BUSY_TIMES: usize = 60;
+
+/// Numbers of what was downloaded.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) parts: u64,
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+    pub(super) missing: Vec<Missing>,
+    /// True if a ticket was not taken, or records were gone: the places may be others now.
+    pub(super) is_worth_another_round: bool,
+}
+
+/// Downloads all tasks.
+pub(super) fn run(
+    tasks: Vec<Task>,
+    folders: &BTreeMap<String, Folder>,
+    parallel: u8,
+) -> Result<Done, Failure> {
+    let queue = Mutex::new(VecDeque::from(tasks));
+    let done = Mutex::new(Done::default());
+    let work = || -> Result<(), Failure> {
+        let mut hubs = HashMap::new();
+        loop {
+            let Some(task) = unpoisoned(queue.lock()).pop_front() else { return Ok(()) };
+            let Some(folder) = folders.get(&task.site) else { continue };
+            match fetch(&task, folder, &mut hubs) {
+                Ok((parts, records, bytes)) => {
+                    let mut done = unpoisoned(done.lock());
+                    done.parts += parts;
+                    done.records += records;
+                    done.bytes += bytes;
+                }
+                Err(FetchError::Local(e)) => {
+                    // The others stop too: the disk is full, most often.
+                    unpoisoned(queue.lock()).clear();
+                    return Err(e);
+                }
+                Err(e) => {
+                    let mut done = unpoisoned(done.lock());
+                    done.is_worth_another_round = true;
+                    let names = task.endpoint.metadata.jobs.iter().map(|of| of.job.clone());
+                    done.missing.push(Missing {
+                        site: Some(task.site),
+                        jobs: names.collect(),
+                        why: e.into_failure().in_one_line(),
+                    });
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..parallel).map(|_| scope.spawn(work)).collect();
+        let ended = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(Failure::new("a thread of the download ended")))
+        });
+        ended.collect::<Result<Vec<()>, Failure>>()
+    })?;
+    let done = done.into_inner();
+    Ok(unpoisoned(done))
+}
+
+/// Downloads an endpoint from the first of its locations that has it. Returns the numbers of parts, records and bytes.
+fn fetch(
+    task: &Task,
+    folder: &Folder,
+    hubs: &mut HashMap<String, Fetcher>,
+) -> Result<(u64, u64, u64), FetchError> {
+    let asked = vec![task.address.url.clone()];
+    let locations = match task.endpoint.locations.is_empty() {
+        true => &asked,
+        false => &task.endpoint.locations,
+    };
+    let mut failure = None;
+    for url in locations {
+        for _ in 0..BUSY_TIMES {
+            match fetch_from(url, task, folder, hubs) {
+                Err(FetchError::Busy(e)) => {
+                    failure = Some(FetchError::Busy(e));
+                    thread::sleep(BUSY_PAUSE);
+                }
+                Err(FetchError::Local(e)) => return Err(FetchError::Local(e)),
+                Err(e) => {
+                    // The connection may be the reason.
+                    hubs.remove(url);
+                    failure = Some(e);
+                    break;
+                }
+                fetched => return fetched,
+            }
+        }
+    }
+    Err(failure.unwrap_or_else(|| FetchError::Failed(Failure::new("there is no location"))))
+}
+
+fn fetch_from(
+    url: &str,
+    task: &Task,
+    folder: &Folder,
+    hubs: &mut HashMap<String, Fetcher>,
+) -> Result<(u64, u64, u64), FetchError> {
+    if !hubs.contains_key(url) {
+        let hub = Fetcher::connect(&task.address.at(url)).map_err(FetchError::Failed)?;
+        hubs.insert(url.to_owned(), hub);
+    }
+    let Some(hub) = hubs.get_mut(url) else {
+        return Err(FetchError::Failed(Failure::new("there is no connection")));
+    };
+    let mut files =
+        Files { folder, is_sealed: task.endpoint.metadata.sealed, writers: Vec::new(), part: None };
+    let got = hub.get(&task.endpoint.ticket, &mut |placed| files.push(placed));
+    let got = got.and_then(|sum| {
+        files.end_part().map_err(FetchError::Local)?;
+        Ok(sum)
+    });
+    match got {
+        Ok(sum) => {
+            let parts = files.finish().map_err(FetchError::Local)?;
+            Ok((parts, sum.records(), sum.bytes()))
+        }
+        Err(e) => {
+            files.abandon();
+            Err(e)
+        }
+    }
+}
+
+/// The files of one download. They get their names once all of it is verified.
+struct Files<'f> {
+    folder: &'f Folder,
+    is_sealed: bool,
+    /// Usually one. The parts of a segment ascend, and a download of several segments may begin anew.
+    writers: Vec<SegmentWriter>,
+    part: Option<JobPart>,
+}
+
+fn unwritten(e: &dyn std::error::Error) -> Failure {
+    Failure::new("the jobs cannot be written").because(e)
+}
+
+impl Files<'_> {
+    fn push(&mut self, placed: PlacedRecord) -> Result<(), Failure> {
+        let wrong = || Failure::new("the hub sent a record that is not one");
+        let record = placed.record.get().ok_or_else(wrong)?;
+        let is_same = self.part.as_ref().is_some_and(|part| {
+            part.number == placed.part
+                && (part.id.job(), part.id.generation()) == (record.job, record.generation)
+        });
+        if !is_same {
+            let id = JobId::new(record.job, record.generation).map_err(|_| wrong())?;
+            self.end_part()?;
+            let (records, marks) = (Vec::new(), Vec::new());
+            self.part = Some(JobPart { id, number: placed.part, records, marks });
+        }
+        if let Some(part) = &mut self.part {
+            part.records.push(placed.record);
+        }
+        Ok(())
+    }
+
+    /// Writes the part that has ended, unless it is there already.
+    fn end_part(&mut self) -> Result<(), Failure> {
+        let Some(part) = self.part.take() else { return Ok(()) };
+        if self.is_sealed && self.folder.has(&part.id, part.number) {
+            return Ok(());
+        }
+        let ascends = self
+            .writers
+            .last()
+            .is_some_and(|w| w.last().is_none_or(|last| last.key() < (&part.id, part.number)));
+        if !ascends {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = Timestamp::from_nanos(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX));
+            let path = self.folder.of(self.is_sealed);
+            let writer = SegmentWriter::new(&path, self.folder.number(), now);
+            self.writers.push(writer.map_err(|e| unwritten(&e))?);
+        }
+        match self.writers.last_mut() {
+            Some(writer) => writer.push(&part).map_err(|e| unwritten(&e)),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the files their names. Returns the number of parts.
+    fn finish(self) -> Result<u64, Failure> {
+        let mut parts = 0;
+        for writer in self.writers {
+            let written = writer.finish().map_err(|e| unwritten(&e))?;
+            parts += written.parts.len() as u64;
+            if self.is_sealed {
+                self.folder.add(written.parts.into_iter().map(|part| (part.id, part.number)));
+            }
+        }
+        Ok(parts)
+    }
+
+    fn abandon(self) {
+        for writer in self.writers {
+            // The next call removes unfinished files, too.
+            let _ = writer.abandon();
+        }
+    }
+}
