@@ -49,6 +49,11 @@ pub enum Action<'a> {
     },
     /// Say which publisher has a name.
     Vouch,
+    /// Keep the copy of the jobs of this hub here, and read it back.
+    Replicate {
+        /// Name of the hub whose jobs they are.
+        hub: &'a str,
+    },
 }
 
 /// The refusal of the policy.
@@ -80,9 +85,15 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
         }
         // A hub alone knows all publishers of a site.
         (Action::Vouch, Caller::Node(names)) => names.is_hub,
-        (Action::Publish { .. } | Action::Renew { .. } | Action::Vouch, caller) => {
-            *caller == Caller::Owner
-        }
+        // A hub sends its own jobs alone: the copy of another one is not its to change or to read.
+        (Action::Replicate { hub }, Caller::Node(names)) => names.is_hub && names.node == hub,
+        (
+            Action::Publish { .. }
+            | Action::Renew { .. }
+            | Action::Vouch
+            | Action::Replicate { .. },
+            caller,
+        ) => *caller == Caller::Owner,
         (Action::StoreJob { node, owner, is_elsewhere }, caller) => match caller {
             Caller::Owner => true,
             // A node tells of itself, and of jobs that run on it.
@@ -135,6 +146,7 @@ fn described(action: Action<'_>) -> String {
         Action::Publish { node } => format!("publish topics of {node}"),
         Action::Join { node } => format!("join as {node}"),
         Action::Renew { node } => format!("get a certificate of {node}"),
+        Action::Replicate { hub } => format!("keep a copy of the jobs of the hub {hub} here"),
         Action::Vouch => "say which publisher has a name".to_owned(),
     }
 }
@@ -186,6 +198,8 @@ mod tests {
             (store(Some("n01"), None, false), "yes yes no no no no yes no no no no"),
             (store(None, Some("ann"), false), "yes yes yes yes no no yes no no no no"),
             (store(Some("n01"), Some("ann"), true), "yes no no yes no no yes no no no no"),
+            (Action::Replicate { hub: "hub" }, "yes no yes no no no no no no no no"),
+            (Action::Replicate { hub: "n01" }, "yes no no no no no no no no no no"),
             (Action::Publish { node: "n01" }, "yes yes no no no no no no no no no"),
             (Action::Publish { node: "n02" }, "yes no no no no no no no no no no"),
             (Action::Join { node: "n01" }, "no no no no no no no no no yes yes"),

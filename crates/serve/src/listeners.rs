@@ -12,7 +12,7 @@ use skopos_node::LiveArgs;
 use skopos_query::Engine;
 use skopos_term::Failure;
 
-use crate::flight;
+use crate::flight::{self, ReplicaTask};
 use crate::http;
 use crate::listen::{Admittance, ListenArgs, TcpEndpoint};
 use crate::unix::HubSocket;
@@ -22,6 +22,7 @@ pub struct Listeners {
     _unix: HubSocket,
     http: TcpEndpoint,
     flight: TcpEndpoint,
+    _replica: Option<ReplicaTask>,
 }
 
 impl Listeners {
@@ -43,6 +44,13 @@ impl Listeners {
         let unix = HubSocket::open(hub.dir(), backend.clone(), counts("unix"), runtime.clone())?;
         let admittance = Admittance { pki: hub.pki().cloned(), is_insecure };
         let (at, of_http) = (args.http(config), (config.hosts.clone(), admittance.clone()));
+        let replica = config.jobs.replica.as_ref();
+        let identity = hub.pki().map(|pki| pki.identity().clone());
+        let start = |address: &String| {
+            let jobs = backend.jobs.clone();
+            ReplicaTask::start(address, (identity, is_insecure), jobs, runtime)
+        };
+        let _replica = replica.map(start).transpose()?;
         let http = http::open(at, of_http, backend.clone(), counts("http"), runtime)?;
         let address = args.flight(config);
         let answering = (backend.engine.clone(), backend.jobs.clone());
@@ -55,7 +63,7 @@ impl Listeners {
             let authority = pki.map(|pki| pki.identity().folder().join("authority.pem"));
             let _ = backend.flight.set(FlightUrl { url: local, authority });
         }
-        Ok(Self { _unix: unix, http, flight })
+        Ok(Self { _unix: unix, http, flight, _replica })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use skopos_model::TopicPattern;
 use skopos_store::jobs::Retention;
@@ -41,6 +42,24 @@ pub struct JobsConfig {
     pub facts_every: Option<Duration>,
     /// Bucket of the segments; a folder on this machine if there is none.
     pub s3: Option<BucketConfig>,
+    /// Address of the Flight listener of a hub that keeps a copy: `HOST:PORT`.
+    #[serde(deserialize_with = "address")]
+    pub replica: Option<String>,
+}
+
+/// Reads a host and a port.
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let parts = text.rsplit_once(':');
+    let is_address = parts.is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    match is_address {
+        true => Ok(Some(text)),
+        false => Err(D::Error::custom(format!(
+            "`{text}` is not the address of a Flight listener, such as `hub2:7471`"
+        ))),
+    }
 }
 
 /// The most sites and locations: more than there are computing centres of one kind in a country. Each is in every answer.

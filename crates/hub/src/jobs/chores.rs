@@ -58,14 +58,14 @@ impl Chores {
 
 impl Shared {
     /// Follows changes of the segments.
-    fn follow(&self, changes: &Changes) -> Result<(), AnyError> {
+    pub(super) fn follow(&self, changes: &Changes) -> Result<(), AnyError> {
         let mut moved: BTreeMap<&JobId, Vec<&PartRef>> = BTreeMap::new();
         for placed in &changes.moved {
             moved.entry(&placed.id).or_default().push(&placed.part);
         }
         let lost = changes.damaged.iter().flat_map(|damage| &damage.lost);
-        let removed: BTreeSet<&JobId> =
-            changes.removed.iter().chain(lost).map(|placed| &placed.id).collect();
+        let other = changes.removed.iter().chain(lost).chain(&changes.restored);
+        let removed: BTreeSet<&JobId> = other.map(|placed| &placed.id).collect();
         add(&self.counts.removed_parts, changes.removed.len() as u64);
         let of_moved: Vec<&JobId> =
             moved.keys().copied().filter(|id| !removed.contains(id)).collect();

@@ -7,11 +7,12 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`, `place`,
-//! `spooled`, `mds`, `judging`, `columns`, `download`, `reads`.
+//! Read in this order: `batch`, `signal`, `replication`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`,
+//! `replicating`, `copies`, `place`, `spooled`, `mds`, `judging`, `columns`, `download`, `reads`.
 
 mod batch;
 mod signal;
+mod replication;
 mod counts;
 mod shared;
 mod sealed;
@@ -20,6 +21,8 @@ mod chores;
 mod threads;
 mod store;
 mod segments;
+mod replicating;
+mod copies;
 mod place;
 mod spooled;
 mod node_facts;
@@ -37,15 +40,17 @@ mod tests;
 
 pub use batch::{BatchError, RecordColumns};
 pub use columns::{PlacedRecord, download_schema, records_of};
+pub use copies::{Copies, Copy, CopyError, TakeOverError, take_over};
 pub use download::{Download, MAX_FOUND, MAX_PORTIONS, OfJob, Places, Portion, Wanted, holder_of};
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
 pub(crate) use node_facts::NodeFacts;
 pub use node_facts::NodeFactsConfig;
 pub use place::{JobsPlace, JobsSettings, PlaceError};
 pub use reads::{Question, ReadEntry, Reading};
+pub use replicating::{Replicated, Replicating};
 pub use segments::{SegmentsError, SegmentsPlace};
 pub use skopos_store::jobs::spool::Sent;
-pub use skopos_store::jobs::{Progress, RecordSum, StoredRecord};
+pub use skopos_store::jobs::{Progress, RecordSum, StoredRecord, replica};
 pub(crate) use spooled::SpoolTaker;
 pub use spooled::store_batch;
 pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece, Session, StoreError, Stored, Visit};

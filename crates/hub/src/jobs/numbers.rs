@@ -9,7 +9,7 @@ use super::counts::Counts;
 use super::shared::Shared;
 
 /// Returns the numbers of a storage with their metrics, always in the same order; zeros if none is open.
-pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 12] {
+pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 15] {
     let (shared, dropped_reads) = of.unzip();
     let count = |of: fn(&Counts) -> &AtomicU64| {
         shared.map_or(0, |shared| of(&shared.counts).load(Ordering::Relaxed))
@@ -22,6 +22,8 @@ pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 12
     let damaged = shared.map_or(0, |shared| shared.lts.damaged().len() as u64);
     let troubles =
         shared.map_or(0, |shared| unpoisoned(shared.trouble.lock()).iter().flatten().count());
+    let (replicated, behind, restored) =
+        shared.map_or((0, 0, 0), |shared| shared.replication.numbers(&shared.intake));
     [
         (&metrics::RECORDS_TOTAL, count(|counts| &counts.records)),
         (&metrics::DUPLICATES_TOTAL, count(|counts| &counts.duplicates)),
@@ -35,5 +37,8 @@ pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 12
         (&metrics::DAMAGED, torn + damaged),
         (&metrics::TROUBLES, troubles as u64),
         (&metrics::DROPPED_READS_TOTAL, dropped_reads.unwrap_or(0)),
+        (&metrics::REPLICATED_TOTAL, replicated),
+        (&metrics::REPLICA_BEHIND_BYTES, behind),
+        (&metrics::RESTORED_TOTAL, restored),
     ]
 }

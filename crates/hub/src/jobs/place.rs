@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
 use thiserror::Error;
 
+use super::copies::Copies;
+use super::replicating::Replicating;
 use super::segments::SegmentsPlace;
 use super::shared::described;
 use super::store::{Jobs, JobsLimits};
@@ -29,6 +32,10 @@ pub struct JobsPlace {
     /// taken.
     is_without_hub: bool,
     opened: Mutex<Option<Arc<Jobs>>>,
+    /// The copies of other hubs' jobs.
+    copies: Copies,
+    /// True if these jobs have a replica.
+    has_replica: AtomicBool,
 }
 
 /// The places of what is not in the folder, and the limits.
@@ -65,6 +72,7 @@ impl JobsPlace {
     /// Returns the place of a site's jobs in a folder.
     pub fn new(folder: Option<PathBuf>, site: &str, settings: JobsSettings) -> Self {
         let (site, opened) = (site.to_owned(), Mutex::default());
+        let copies = Copies::new(folder.as_deref(), &site, &settings.limits);
         Self {
             folder,
             site,
@@ -73,6 +81,8 @@ impl JobsPlace {
             sites: BTreeMap::new(),
             is_without_hub: false,
             opened,
+            copies,
+            has_replica: false.into(),
         }
     }
 
@@ -103,7 +113,7 @@ impl JobsPlace {
     }
 
     /// Returns the numbers of the jobs with their metrics, always in the same order; zeros unless they are open.
-    pub fn numbers(&self) -> [(&'static Metric, u64); 12] {
+    pub fn numbers(&self) -> [(&'static Metric, u64); 15] {
         // While they are opened, a database may let this wait.
         let opened = self.opened.try_lock().ok();
         Jobs::numbers(opened.as_deref().and_then(Option::as_deref))
@@ -112,6 +122,32 @@ impl JobsPlace {
     /// Returns the folder; `None` if the environment does not determine one.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
+    }
+
+    /// Returns the copies of other hubs' jobs.
+    pub fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    /// Notes that these jobs have a replica.
+    pub fn expect_replica(&self) {
+        self.has_replica.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if these jobs have a replica, which may be away.
+    pub fn has_replica(&self) -> bool {
+        self.has_replica.load(Ordering::Relaxed)
+    }
+
+    /// Prepares the replication of jobs that this place has opened.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn replicate(
+        &self,
+        jobs: &Jobs,
+    ) -> Result<Replicating, Box<dyn std::error::Error + Send + Sync>> {
+        jobs.replicate(self.folder.as_ref().ok_or(PlaceError::Unknown)?)
     }
 
     /// Returns the jobs; `None` if none was ever stored. Blocks while the folder is opened.

@@ -9,6 +9,7 @@ use skopos_store::jobs::{Catalogue, Intake, Lts, Retention, catalogue};
 use tokio::sync::watch;
 
 use super::counts::Counts;
+use super::replication::Replication;
 use super::signal::Signal;
 
 /// The state that the threads share.
@@ -27,7 +28,9 @@ pub(super) struct Shared {
     /// Number of streams that wait until their records are sealed.
     pub(super) awaited: AtomicUsize,
     /// The last error of each thread that is not mended, for people.
-    pub(super) trouble: Mutex<[Option<String>; 4]>,
+    pub(super) trouble: Mutex<[Option<String>; 5]>,
+    /// The end of the replication that this storage has, if there is a replica.
+    pub(super) replication: Replication,
 }
 
 impl Shared {

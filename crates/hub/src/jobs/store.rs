@@ -16,7 +16,7 @@ use skopos_model::unpoisoned;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
     Filter, Intake, IntakeLimits, JobEntry, JobRow, Page, PageRequest, Progress, PushOutcome,
-    Pushed, Refusal, Retention, StoredRecord, Unsealed, Visibility,
+    Pushed, Refusal, Retention, SealedParts, StoredRecord, Unsealed, Visibility,
 };
 use thiserror::Error;
 use tokio::sync::watch;
@@ -25,7 +25,8 @@ use super::batch::BatchError;
 use super::counts::{Counts, add};
 use super::numbers::numbers;
 use super::reads::{Question, ReadEntry, Reading, Reads};
-use super::sealed::OfSite;
+use super::replication::Replication;
+use super::sealed::{OfSite, ReadParts};
 use super::segments::SegmentsPlace;
 use super::shared::{Shared, described, is_away, now};
 use super::signal::Signal;
@@ -146,6 +147,7 @@ impl Jobs {
             reopened: AtomicU64::new(0),
             awaited: AtomicUsize::new(0),
             trouble: Mutex::default(),
+            replication: Replication::default(),
         });
         let caught_up = shared.catch_up();
         let is_behind = matches!(&caught_up, Err(e) if may_be_away && is_away(&**e));
@@ -231,7 +233,7 @@ impl Jobs {
     }
 
     /// Returns the numbers of a storage with their metrics, always in the same order; zeros if none is open.
-    pub fn numbers(jobs: Option<&Self>) -> [(&'static Metric, u64); 12] {
+    pub fn numbers(jobs: Option<&Self>) -> [(&'static Metric, u64); 15] {
         numbers(jobs.map(|jobs| (&*jobs.shared, jobs.dropped_reads())))
     }
 
@@ -404,6 +406,8 @@ pub enum AckLevel {
     /// The disk has them.
     #[default]
     Disk,
+    /// The disk has them, and that of the replica.
+    Replica,
     /// A sealed segment has them.
     Lts,
 }
@@ -415,6 +419,7 @@ impl AckLevel {
         let last = match self {
             Self::Memory => return accepted,
             Self::Disk => reached.durable,
+            Self::Replica => reached.replica,
             Self::Lts => reached.sealed,
         };
         Some(last).filter(|last| reached.epoch == epoch && *last > i64::MIN)
@@ -425,6 +430,7 @@ impl AckLevel {
         match name {
             "memory" => Some(Self::Memory),
             "disk" => Some(Self::Disk),
+            "replica" => Some(Self::Replica),
             "lts" => Some(Self::Lts),
             _ => None,
         }
@@ -435,6 +441,7 @@ impl AckLevel {
         match self {
             Self::Memory => "memory",
             Self::Disk => "disk",
+            Self::Replica => "replica",
             Self::Lts => "lts",
         }
     }
@@ -460,10 +467,25 @@ impl Shared {
         }
         let of_site = OfSite { site: &self.site, lts: &self.lts };
         let mut intake = self.intake();
+        let unknown = intake.unknown_job(pushed);
+        let read = if let Some(id) = unknown {
+            // No other producer waits while segments are read.
+            drop(intake);
+            let read = ReadParts::read(&of_site, id);
+            intake = self.intake();
+            Some(read)
+        } else {
+            None
+        };
+        let of_site: &dyn SealedParts = match &read {
+            Some(read) if read.is_current(&self.lts) => read,
+            // A part was sealed meanwhile.
+            _ => &of_site,
+        };
         if session != Session(self.reopened.load(Ordering::Relaxed)) {
             return Err(NotStored::Batch(StoreError::Lost));
         }
-        intake.push(pushed, &of_site, now()).map_err(|refusal| match refusal {
+        intake.push(pushed, of_site, now()).map_err(|refusal| match refusal {
             Refusal::Invalid(e) => NotStored::Record(described(&e)),
             Refusal::Full(_) => NotStored::Batch(StoreError::Busy(refusal.to_string())),
             Refusal::Producer | Refusal::Stale { .. } => {

@@ -22,6 +22,10 @@ mod plain_data;
 mod put;
 mod ticket;
 mod download;
+mod keep;
+mod pieces;
+mod dial;
+mod replicate;
 mod service;
 mod get_schema;
 mod guard;
@@ -44,6 +48,7 @@ use tonic::transport::server::Connected;
 use self::download::Downloads;
 use self::get_schema::FullService;
 use self::guard::Guard;
+pub(crate) use self::replicate::ReplicaTask;
 use self::service::SqlService;
 use crate::listen::{
     Accepted, Admittance, Client, Connection, Incoming, Protocol, Rejection, TcpEndpoint,

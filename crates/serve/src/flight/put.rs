@@ -1,5 +1,5 @@
 //! Takes records of jobs: `DoPut` with the descriptor path `jobs`, the name of the producer, its epoch, and the level of
-//! acknowledgement (`memory`, `disk` or `lts`; `disk` if it is left out).
+//! acknowledgement (`memory`, `disk`, `replica` or `lts`; `disk` if it is left out).
 //!
 //! `skopos_hub::jobs` has the columns of the batches. The answer is a stream of acknowledgements, each with the
 //! `app_metadata` `{"level":"disk","sequence":41}`: all records of this epoch up to that sequence have reached the level.
@@ -25,6 +25,7 @@ use tokio::sync::mpsc::{self, Sender};
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Code, Status};
 
+use super::keep::{Primary, keep};
 use super::plain_data::refusal;
 use super::status;
 
@@ -78,8 +79,19 @@ pub(super) async fn put(
     mut data: PeekableFlightDataStream,
 ) -> Result<Acknowledgements, Status> {
     let first = data.peek().await.cloned().transpose()?;
+    let descriptor = first.as_ref().and_then(|first| first.flight_descriptor.as_ref());
+    if let Some(primary) = Primary::of(descriptor)? {
+        return keep(place, caller, primary, data).await;
+    }
     let address = Address::of(first.as_ref().and_then(|first| first.flight_descriptor.as_ref()))?;
     can_store(&caller)?;
+    if address.level == AckLevel::Replica && !place.has_replica() {
+        return Err(status::with_hint(
+            Code::FailedPrecondition,
+            "this hub has no replica",
+            Some("its configuration names one as `replica` in the table [hub.jobs]"),
+        ));
+    }
     let opening = tokio::task::spawn_blocking(move || place.open());
     let jobs = opening.await.map_err(|e| Status::internal(e.to_string()))?;
     let jobs = jobs.map_err(|e| Status::unavailable(e.to_string()))?;
@@ -157,8 +169,8 @@ impl Put {
         while self.sent < self.last {
             self.acknowledge(None).await?;
             if self.sent < self.last {
-                // A running job is sealed once an hour.
-                let may_take_long = self.address.level == AckLevel::Lts;
+                // A running job is sealed once an hour, and a replica may be away.
+                let may_take_long = matches!(self.address.level, AckLevel::Lts | AckLevel::Replica);
                 if self.sender.is_closed() {
                     return Ok(());
                 }

@@ -1,13 +1,13 @@
-//! `skopos mds rebuild|dump|verify`: the catalogue of jobs, while no hub uses the jobs.
+//! `skopos mds rebuild|dump|verify|promote`: the catalogue of jobs, and the copy of a lost hub, while no hub uses the jobs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use skopos_agent::config::Config;
 use skopos_hub::catalogue::CataloguePlace;
 use skopos_hub::config::HubConfig;
-use skopos_hub::jobs::{Mds, MdsError, SegmentsPlace};
+use skopos_hub::jobs::{Mds, MdsError, SegmentsPlace, TakeOverError, take_over};
 use skopos_term::{EXIT_NO, Failure, Global, Out, state, tell};
 
 #[derive(Debug, Args)]
@@ -30,6 +30,15 @@ enum MdsVerb {
     /// Read every byte of the segments, and name what is damaged or differs from the catalogue
     #[command(before_help = "Example: skopos mds verify")]
     Verify,
+    /// Take over the copy of another hub's jobs, which that hub has lost. Hubs that have it as replica must not run
+    #[command(before_help = "Example: skopos mds promote hub1")]
+    Promote {
+        /// Name of the hub that is lost
+        hub: String,
+        /// Folder of state of the hub that takes over, if it is not the one of SKOPOS_STATE
+        #[arg(long, value_name = "FOLDER")]
+        into: Option<PathBuf>,
+    },
 }
 
 pub(crate) fn run(global: &Global, args: &MdsArgs) -> Result<ExitCode, Failure> {
@@ -45,6 +54,7 @@ pub(crate) fn run(global: &Global, args: &MdsArgs) -> Result<ExitCode, Failure> 
         MdsVerb::Rebuild => rebuild(&open()?, &place, &mut out)?,
         MdsVerb::Dump => dump(&place, &mut out)?,
         MdsVerb::Verify => verify(&open()?, &place, &mut out)?,
+        MdsVerb::Promote { hub, into } => promote(&folder, hub, into.as_deref(), &mut out)?,
     };
     out.flush()?;
     Ok(code)
@@ -105,6 +115,36 @@ fn verify(mds: &Mds, place: &CataloguePlace, out: &mut Out) -> Result<ExitCode, 
         }
     }
     Ok(answer(verified.differences == 0))
+}
+
+fn promote(
+    folder: &Path,
+    hub: &str,
+    into: Option<&Path>,
+    out: &mut Out,
+) -> Result<ExitCode, Failure> {
+    let jobs = into.map_or_else(|| folder.to_path_buf(), |state| state.join("jobs"));
+    match take_over(folder, hub, &jobs) {
+        Ok(()) => {
+            let jobs = jobs.display();
+            out.line(format!(
+                "the jobs of {hub} are in {jobs}; the next hub there answers for them"
+            ))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(e) => {
+            let hint = match &e {
+                TakeOverError::Missing { .. } => {
+                    "`[hub.jobs] replica` of the other hub names the hub that keeps the copy"
+                }
+                TakeOverError::Taken(_) => {
+                    "--into names the folder of state of another hub, on the same file system"
+                }
+                TakeOverError::Failed(_) => "stop the hub first (`skopos hub` or `skopos up`)",
+            };
+            Err(Failure::new("the copy cannot be taken over").because(&e).hint(hint))
+        }
+    }
 }
 
 fn answer(is_yes: bool) -> ExitCode {

@@ -27,8 +27,15 @@ pub(crate) struct FlightServer {
 
 impl FlightServer {
     pub(crate) fn start() -> Self {
-        let at = format!("127.0.0.1:{}", free_port());
-        let up = Running::start_as("up", &["--flight", &at]);
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(args: &[&str]) -> Self {
+        Self::start_at(&format!("127.0.0.1:{}", free_port()), args)
+    }
+
+    pub(crate) fn start_at(at: &str, args: &[&str]) -> Self {
+        let up = Running::start_as("up", &[&["--flight", at], args].concat());
         Self { up, uri: format!("grpc://{at}") }
     }
 
@@ -45,8 +52,13 @@ impl FlightServer {
 
     /// Kills the hub, and starts another one in its place.
     pub(crate) fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// The same, with further options.
+    pub(crate) fn restart_with(&mut self, args: &[&str]) {
         let at = self.address().to_owned();
-        self.up.restart_as("up", &["--flight", &at]);
+        self.up.restart_as("up", &[&["--flight", &at], args].concat());
     }
 
     pub(crate) fn address(&self) -> &str {

@@ -15,8 +15,9 @@ use crate::support::{Ran, eventually};
 /// A record of a job: sequence, job, kind, and a document or values of the schema `node`.
 pub(crate) type Row<'r> = (i64, &'r str, &'r str, Result<&'r str, Vec<f64>>);
 
-const START: &str = r#"{"user":"ann","project":"astro","application":"gromacs","nodes":["n01"]}"#;
-const METRICS: &str = r#"{"schema":"node","names":["cpu/busy_ratio","mem/used_bytes"]}"#;
+pub(crate) const START: &str =
+    r#"{"user":"ann","project":"astro","application":"gromacs","nodes":["n01"]}"#;
+pub(crate) const METRICS: &str = r#"{"schema":"node","names":["cpu/busy_ratio","mem/used_bytes"]}"#;
 
 fn batch(rows: &[Row<'_>]) -> RecordBatch {
     let all = |text: &dyn Fn(&Row<'_>) -> Option<String>| -> ArrayRef {
@@ -59,11 +60,11 @@ pub(crate) async fn put(
     answers.map_ok(parse).try_collect().await
 }
 
-fn rows(ran: &Ran) -> Json {
+pub(crate) fn rows(ran: &Ran) -> Json {
     ran.json()["rows"].clone()
 }
 
-fn count(server: &FlightServer, sql: &str) -> i64 {
+pub(crate) fn count(server: &FlightServer, sql: &str) -> i64 {
     let ran = server.up.run(&["sql", "--json", sql]);
     rows(&ran)[0]["n"].as_i64().unwrap_or_else(|| panic!("{ran:?}"))
 }

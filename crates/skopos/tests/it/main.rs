@@ -46,6 +46,7 @@ mod jobs;
 mod fetch;
 mod bucket;
 mod faults;
+mod replica;
 #[path = "../../../hub/src/catalogue/postgres/server.rs"]
 mod postgres_server;
 mod mds;

@@ -14,7 +14,7 @@
 //! - A part is identified by its site, job, generation and number. Sealing it again changes nothing.
 //! - The catalogue has nothing that the segments have not.
 //!
-//! Read in this order: `part`, `entry`, `intake`, `segment`, `lts`, [`catalogue`]; [`spool`] is on the side of the producers, `sum`
+//! Read in this order: `part`, `entry`, `intake`, `segment`, `lts`, [`replica`], [`catalogue`]; [`spool`] is on the side of the producers, `sum`
 //! and `reads` on that of the readers.
 
 mod part;
@@ -24,6 +24,7 @@ mod segment;
 mod lts;
 mod sum;
 mod reads;
+pub mod replica;
 pub mod spool;
 pub mod catalogue;
 
@@ -36,7 +37,7 @@ pub use intake::{
     Intake, IntakeLimits, OpenJob, Progress, PushOutcome, Pushed, Reached, Refusal, SealedParts,
     UnreadPart, Unsealed,
 };
-pub use lts::{Changes, Lts, Placed, Retention, SegmentDamage};
+pub use lts::{Changes, Lts, Placed, Retention, SegmentDamage, Version};
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
 pub use reads::{MAX_READ_BYTES, ReadLog, ReadLogLimits};
 pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};

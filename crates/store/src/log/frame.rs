@@ -127,16 +127,16 @@ pub(super) fn find(bytes: &[u8]) -> Frames {
 }
 
 /// The head of a frame.
-struct FrameHead {
-    number: u32,
-    length: usize,
+pub(super) struct FrameHead {
+    pub(super) number: u32,
+    pub(super) length: usize,
     /// The checksum of the records.
-    sum: u32,
+    pub(super) sum: u32,
 }
 
 impl FrameHead {
     /// Reads a head; `None` if it is not whole.
-    fn read(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..FRAME_HEAD_BYTES)?;
         let (number, length) = (u32_at(head, 4), u32_at(head, 8) as usize);
         let is_whole = &head[..4] == MARK

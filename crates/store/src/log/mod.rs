@@ -15,7 +15,7 @@
 //! - A record is read back as it was written or not at all, and what cannot be read is counted. A damaged file is
 //!   never removed, but moved to the folder `quarantine`.
 //!
-//! Read in this order: `disk`, `frame`, `record`, `writer`, `quarantine`.
+//! Read in this order: `disk`, `frame`, `record`, `writer`, `tail`, `quarantine`.
 
 pub(crate) mod disk;
 mod error;
@@ -24,6 +24,7 @@ mod quarantine;
 mod record;
 #[cfg(test)]
 pub(crate) mod simulated;
+mod tail;
 mod writer;
 
 pub use disk::{Disk, DiskFile, Listed, Lock, OsDisk};
@@ -32,6 +33,7 @@ pub(crate) use error::io_at;
 pub use quarantine::Damage;
 pub(crate) use quarantine::{FOLDER, quarantine};
 pub(crate) use record::{Losses, NotALog, Record, Scanned, scan};
+pub(crate) use tail::Tail;
 pub(crate) use writer::LogWriter;
 
 /// The longest frame that a reader accepts: the records of the most generous client.

@@ -71,6 +71,16 @@ fn read<'b>(reader: &mut ByteReader<'b>) -> Option<Record<'b>> {
     })
 }
 
+/// Reads the records of a frame; `None` if one of them is not whole.
+pub(super) fn records_of(frame: &[u8]) -> Option<Vec<Record<'_>>> {
+    let mut reader = ByteReader::new(frame);
+    let mut records = Vec::new();
+    while !reader.is_empty() {
+        records.push(read(&mut reader)?);
+    }
+    Some(records)
+}
+
 /// Parts of a log that could not be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
@@ -128,21 +138,10 @@ pub(crate) fn scan(
     let mut losses = Losses { frames: lost.into(), orphans: 0, tail };
     let mut producers = Producers::default();
     for range in whole {
-        let mut reader = ByteReader::new(&bytes[range]);
-        let mut records = Vec::new();
-        let is_whole = loop {
-            if reader.is_empty() {
-                break true;
-            }
-            match read(&mut reader) {
-                Some(record) => records.push(record),
-                None => break false,
-            }
-        };
-        if !is_whole {
+        let Some(records) = records_of(&bytes[range]) else {
             losses.frames += 1;
             continue;
-        }
+        };
         for record in records {
             match producers.follows(&record) {
                 true => visit(record),

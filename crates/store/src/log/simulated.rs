@@ -50,7 +50,7 @@ pub(crate) struct Failures {
 
 type FileId = usize;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct State {
     random: Random,
     failures: Failures,
@@ -126,6 +126,11 @@ impl SimulatedDisk {
             synced_names: BTreeMap::new(),
             pending: Vec::new(),
         })))
+    }
+
+    /// Returns a disk with the same content, which does not share it.
+    pub(crate) fn copy(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.state().clone())))
     }
 
     pub(crate) fn fail(&self, failures: Failures) {

@@ -29,14 +29,18 @@ pub struct Intake {
     /// The lock of the folder.
     lock: Lock,
     log: LogWriter,
-    generation: u64,
-    logs: Logs,
-    producers: Producers,
-    jobs: BTreeMap<JobId, OpenJob>,
+    pub(super) generation: u64,
+    pub(super) logs: Logs,
+    pub(super) producers: Producers,
+    pub(super) jobs: BTreeMap<JobId, OpenJob>,
     /// Jobs that the catalogue is to be told about, in the order of their news.
-    news: VecDeque<JobId>,
+    pub(super) news: VecDeque<JobId>,
     /// True if the last frame may not have been synced.
-    is_unsynced: bool,
+    pub(super) is_unsynced: bool,
+    /// True if records came again that are sealed: the replica may have them.
+    pub(super) has_resealed: bool,
+    /// The length of the current log that a sync has made durable.
+    pub(super) synced: u64,
     /// True once the disk has the producers with which the current log begins. Until then the older logs stay, which know
     /// them too.
     has_producers: bool,
@@ -114,7 +118,7 @@ impl Intake {
         Self::on(Arc::new(OsDisk), folder, limits, sealed, now)
     }
 
-    pub(super) fn on(
+    pub(in crate::jobs) fn on(
         disk: Arc<dyn Disk>,
         folder: &Path,
         limits: IntakeLimits,
@@ -138,6 +142,7 @@ impl Intake {
         let mut intake =
             Self::recovered(self.disk.clone(), &self.folder, self.limits, sealed, now)?;
         intake.lock = std::mem::take(&mut self.lock);
+        intake.replicated_as(self);
         *self = intake;
         Ok(())
     }
@@ -182,6 +187,8 @@ impl Intake {
             news: jobs.keys().cloned().collect(),
             jobs,
             is_unsynced: false,
+            has_resealed: false,
+            synced: 0,
             has_producers: false,
             content: Vec::new(),
             torn_bytes,
@@ -247,6 +254,16 @@ impl Intake {
     /// Returns the damaged logs that [`open`](Self::open) found.
     pub fn damaged(&self) -> &[Damage] {
         &self.damaged
+    }
+
+    /// Returns the job of a record if [`push`](Self::push) would ask for its sealed parts.
+    pub fn unknown_job(&self, pushed: &Pushed<'_>) -> Option<JobId> {
+        let known = self.producers.find(pushed.producer).and_then(|slot| self.producers.get(slot));
+        let number = (pushed.epoch, pushed.sequence);
+        if known.is_some_and(|producer| number <= (producer.epoch, producer.last)) {
+            return None;
+        }
+        pushed.record.id().ok().filter(|id| !self.jobs.contains_key(id))
     }
 
     /// Appends a record. It is in memory until the next [`commit`](Self::commit).
@@ -315,6 +332,7 @@ impl Intake {
             }
             // The next commit acknowledges it.
             self.producers.touch(producer);
+            self.has_resealed = true;
             return Ok(PushOutcome::Duplicate);
         }
         let index = self.index_of(producer, epoch)?;
@@ -399,6 +417,7 @@ impl Intake {
         self.is_unsynced = true;
         self.log.commit(Level::Disk)?;
         self.is_unsynced = false;
+        self.synced = self.log.length();
         self.producers.committed();
         self.has_producers = true;
         Ok(())
@@ -456,7 +475,7 @@ impl Intake {
         if let Some(closed) = self.logs.uses.get_mut(&self.generation) {
             closed.bytes = self.log.length();
         }
-        (self.log, self.has_producers) = (log, false);
+        (self.log, self.has_producers, self.synced) = (log, false, 0);
         self.generation += 1;
         self.producers.iter_mut().for_each(|producer| producer.index = None);
         self.describe_all();
@@ -473,7 +492,7 @@ impl Intake {
     }
 
     /// Removes the logs without unsealed records.
-    fn remove_sealed(&mut self) -> Result<(), Error> {
+    pub(super) fn remove_sealed(&mut self) -> Result<(), Error> {
         if self.has_producers { self.logs.remove_sealed(self.generation) } else { Ok(()) }
     }
 

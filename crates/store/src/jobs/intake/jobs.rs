@@ -153,6 +153,36 @@ impl OpenJob {
         self.places.len() >= limits.max_job_records || self.bytes >= limits.max_job_bytes
     }
 
+    /// Notes that sealed parts of another storage have the records up to `marks`, and returns the places of these. `names` are
+    /// those of the producers. The entry keeps them: only the storage that seals parts needs one of the others.
+    pub(super) fn cover(
+        &mut self,
+        number: u32,
+        marks: &[Mark],
+        name: impl Fn(Slot) -> Option<String>,
+    ) -> Vec<Place> {
+        for mark in marks {
+            let known = self.marks.entry(mark.producer.clone()).or_insert((i64::MIN, i64::MIN));
+            *known = (*known).max((mark.epoch, mark.sequence));
+        }
+        self.next_part = self.next_part.max(number.saturating_add(1));
+        let mut names: BTreeMap<Slot, Option<String>> = BTreeMap::new();
+        let (mut covered, mut rest) = (Vec::new(), Vec::new());
+        for place in std::mem::take(&mut self.places) {
+            let name = names.entry(place.producer).or_insert_with(|| name(place.producer));
+            let is_covered =
+                name.as_ref().is_some_and(|it| self.has_sealed(it, place.epoch, place.sequence));
+            if is_covered { covered.push(place) } else { rest.push(place) }
+        }
+        self.places = rest;
+        self.firsts.clear();
+        for place in &self.places {
+            self.firsts.entry((place.producer, place.epoch)).or_insert(place.sequence);
+        }
+        self.bytes = self.places.iter().map(|place| u64::from(place.length)).sum();
+        covered
+    }
+
     /// Notes that the first unsealed records are in `part`, and returns their places. `rest` are the others.
     pub(super) fn seal(
         &mut self,

@@ -18,7 +18,7 @@
 //! - A log is removed when no unsealed record is left in it, and never while it is the newest.
 //! - After a crash the logs and the marks of sealed parts say which records are not sealed yet.
 //!
-//! Read in this order: `limits`, `producers`, `jobs`, `logs`, `unsealed`, `recover`, `core`.
+//! Read in this order: `limits`, `producers`, `jobs`, `logs`, `unsealed`, `recover`, `core`, `replicated`.
 
 mod limits;
 mod producers;
@@ -27,11 +27,14 @@ mod logs;
 mod unsealed;
 mod recover;
 mod core;
+mod replicated;
 #[cfg(test)]
 mod crash_tests;
 
 pub use self::core::{Intake, PushOutcome, Pushed, Refusal};
 pub use jobs::{OpenJob, SealedParts};
 pub use limits::IntakeLimits;
+pub(in crate::jobs) use producers::described;
 pub use producers::{Progress, Reached};
+pub(in crate::jobs) use replicated::ProducerAt;
 pub use unsealed::{UnreadPart, Unsealed};

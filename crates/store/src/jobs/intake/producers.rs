@@ -18,6 +18,8 @@ pub struct Reached {
     pub durable: i64,
     /// The last one in sealed parts.
     pub sealed: i64,
+    /// The last one that the replica has on its disk.
+    pub replica: i64,
 }
 
 impl Progress {
@@ -36,6 +38,8 @@ pub(super) struct Producer {
     pub(super) last: i64,
     /// Sequence of its last record that the disk has.
     pub(super) durable: i64,
+    /// Sequence of its last record that the replica has.
+    pub(super) replica: i64,
     /// Its index in the current log, once that has a record of it.
     pub(super) index: Option<u32>,
     /// Time of its last record.
@@ -55,7 +59,8 @@ impl Producer {
     /// Tells those who acknowledge.
     fn tell(&self) {
         let (epoch, durable, sealed) = (self.epoch, self.durable, self.sealed());
-        *unpoisoned(self.progress.0.lock()) = Reached { epoch, durable, sealed };
+        let replica = self.replica;
+        *unpoisoned(self.progress.0.lock()) = Reached { epoch, durable, sealed, replica };
     }
 }
 
@@ -89,6 +94,10 @@ impl Producers {
         self.slots.get_mut(slot as usize).and_then(Option::as_mut)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Producer> {
+        self.slots.iter().flatten()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Producer> {
         self.slots.iter_mut().flatten()
     }
@@ -97,12 +106,14 @@ impl Producers {
     pub(super) fn add(&mut self, name: &str, epoch: i64, last: i64, now: Timestamp) -> Slot {
         let durable = last;
         let (index, name) = (None, name.to_owned());
-        let reached = Reached { epoch, durable: i64::MIN, sealed: i64::MIN };
+        let none = i64::MIN;
+        let reached = Reached { epoch, durable: none, sealed: none, replica: none };
         let producer = Producer {
             name: name.clone(),
             epoch,
             last,
             durable,
+            replica: none,
             index,
             seen: now,
             unsealed: BTreeSet::new(),
@@ -125,7 +136,7 @@ impl Producers {
         if let Some(producer) = self.get_mut(slot) {
             let before = i64::MIN;
             (producer.epoch, producer.index) = (epoch, None);
-            (producer.last, producer.durable) = (before, before);
+            (producer.last, producer.durable, producer.replica) = (before, before, before);
         }
     }
 
@@ -150,6 +161,18 @@ impl Producers {
     pub(super) fn all_durable(&mut self) {
         for producer in self.iter_mut() {
             producer.durable = producer.last;
+            producer.tell();
+        }
+    }
+
+    /// Notes that the replica has the records of a producer's epoch up to a sequence.
+    pub(super) fn replicated(&mut self, name: &str, epoch: i64, sequence: i64) {
+        let slot = self.find(name);
+        if let Some(producer) = slot.and_then(|slot| self.get_mut(slot))
+            && producer.epoch == epoch
+            && producer.replica < sequence
+        {
+            producer.replica = sequence;
             producer.tell();
         }
     }
@@ -202,7 +225,7 @@ pub(super) fn description(name: &str, last: i64) -> Vec<u8> {
 }
 
 /// Reads a description: the sequence at which the log begins, and the name.
-pub(super) fn described(description: &[u8]) -> Option<(i64, &str)> {
+pub(in crate::jobs) fn described(description: &[u8]) -> Option<(i64, &str)> {
     let mut reader = ByteReader::new(description);
     let last = reader.i64()?;
     Some((last, reader.text(reader.remaining())?))

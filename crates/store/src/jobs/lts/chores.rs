@@ -49,6 +49,8 @@ pub struct Changes {
     pub moved: Vec<Placed>,
     /// Parts that do not exist any more.
     pub removed: Vec<Placed>,
+    /// Parts of damaged segments whose copies are in place again.
+    pub restored: Vec<Placed>,
     /// Segments that do not exist any more.
     pub removed_segments: Vec<String>,
     /// Damaged segments, which were moved aside once their other parts had another place.
@@ -71,7 +73,7 @@ impl Lts {
         Ok(damaged)
     }
 
-    fn verify_segment(&self, slot: Slot) -> Result<Option<SegmentDamage>, Error> {
+    pub(super) fn verify_segment(&self, slot: Slot) -> Result<Option<SegmentDamage>, Error> {
         // Not the metadata in memory: those on the disk may be damaged meanwhile.
         let Some(name) = self.state().segments.get(&slot).map(|it| it.name.file_name()) else {
             return Ok(None);

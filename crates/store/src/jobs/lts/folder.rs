@@ -27,7 +27,7 @@ pub struct Lts {
     pub(super) writing: Mutex<()>,
     state: Mutex<State>,
     /// Damaged files that were found.
-    damaged: Mutex<Vec<Damage>>,
+    pub(super) damaged: Mutex<Vec<Damage>>,
 }
 
 /// A part of a job with its place.

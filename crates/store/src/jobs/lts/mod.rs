@@ -11,7 +11,7 @@
 //! - An operation that failed half-way leaves a folder that the next operation reads again before it writes.
 //! - A damaged segment is named and moved aside, never removed before its time.
 //!
-//! Read in this order: `index`, `state`, `folder`, `sealing`, `chores`, `entries`.
+//! Read in this order: `index`, `state`, `folder`, `sealing`, `chores`, `entries`, `copies`.
 
 mod index;
 mod state;
@@ -19,8 +19,11 @@ mod folder;
 mod sealing;
 mod chores;
 mod entries;
+mod copies;
 #[cfg(test)]
 mod tests;
 
 pub use chores::{Changes, Retention, SegmentDamage};
+pub use copies::Version;
+pub(in crate::jobs) use copies::whole;
 pub use folder::{Lts, Placed};

@@ -36,7 +36,7 @@ pub(super) struct State {
     /// Segments that were read not long ago, with the time of their last use.
     open: HashMap<Slot, (u64, Arc<Segment>)>,
     uses: u64,
-    next_slot: Slot,
+    pub(super) next_slot: Slot,
     /// The number of the next segment.
     pub(super) next_number: u64,
     /// True if the folder may have other files than this state: an operation failed half-way.
