@@ -72,7 +72,13 @@ impl HubAddress {
         Ok(Self { url: url.to_owned(), authority, token })
     }
 
-    /// Returns the same rights at another hub.
+    /// Returns another site's hub, which does not get the token: it could use it here.
+    #[must_use]
+    pub fn elsewhere(&self, url: &str) -> Self {
+        Self { token: None, ..self.at(url) }
+    }
+
+    /// Returns the same rights at another hub of the site.
     #[must_use]
     pub fn at(&self, url: &str) -> Self {
         Self { url: url.to_owned(), ..self.clone() }

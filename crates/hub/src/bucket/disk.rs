@@ -142,7 +142,8 @@ impl Bucket {
             move |store: Arc<dyn ObjectStore>| async move { store.get_range(&of, range).await };
         let bytes = self.shared.requests.wait(read)?;
         if bytes.len() as u64 != wanted {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            // Not `UnexpectedEof`, which would mean that the segment is damaged.
+            return Err(io::Error::other("the server sent fewer bytes than were asked for"));
         }
         unpoisoned(self.shared.chunks.lock()).insert(key, number, bytes.clone(), now);
         Ok(bytes)
@@ -179,7 +180,7 @@ async fn upload(
         let piece = match (read(at), pieces.wait_for_capacity(MAX_PIECES).await) {
             (Ok(piece), Ok(())) => piece,
             (Err(e), _) | (_, Err(e)) => {
-                // The server removes abandoned pieces by its own rule if this fails, too.
+                // If this fails, too, the pieces stay until a rule of the bucket removes them.
                 let _ = pieces.abort().await;
                 return Err(e);
             }

@@ -77,11 +77,11 @@ impl ObjectStore for Failing {
         options: PutOptions,
     ) -> Result<PutResult> {
         let (is_made, answer) = self.change();
-        if is_made {
-            let put = self.store.put_opts(key, payload, options).await?;
-            return answer.map(|()| put);
+        if !is_made {
+            return Err(answer.expect_err("a change that is not made fails"));
         }
-        answer.and_then(|()| unreachable!("a change that is not made fails"))
+        let put = self.store.put_opts(key, payload, options).await?;
+        answer.map(|()| put)
     }
 
     async fn put_multipart_opts(
@@ -204,7 +204,7 @@ fn content(lts: &Lts, jobs: usize) -> BTreeMap<usize, Vec<StoredRecord>> {
 }
 
 #[test]
-fn what_is_sealed_is_in_the_bucket_for_the_next_hub() {
+fn sealed_parts_are_in_the_bucket_for_the_next_hub() {
     let world = World::new();
     let lts = world.open();
     let parts: Vec<JobPart> = (0..40).map(|job| part(job, 30)).collect();

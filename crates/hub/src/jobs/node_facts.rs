@@ -49,6 +49,9 @@ const MAX_RECORDS: usize = 16_384;
 /// The most nodes that are looked up by the beginnings of their topics. With more, all topics are looked at.
 const MAX_STARTS: usize = 64;
 
+/// The first step by which an epoch goes ahead of a clock that was set back: a minute, in nanoseconds.
+const EPOCH_STEP: i64 = 60_000_000_000;
+
 /// The name of the producer.
 const PRODUCER: &str = "hub/nodes";
 
@@ -122,6 +125,8 @@ struct Recorder {
     /// The nodes of running jobs, and the schemas that their records have so far.
     known: HashMap<JobId, Known>,
     epoch: i64,
+    /// Nanoseconds by which the epoch is ahead of the clock.
+    ahead: i64,
     sequence: i64,
     /// The last warning, which is not printed again as long as it is the same.
     trouble: Option<String>,
@@ -136,7 +141,7 @@ struct Known {
 impl Recorder {
     fn new(topics: Vec<TopicPattern>, source: Arc<dyn Source>) -> Self {
         let epoch = now().as_nanos();
-        Self { topics, source, known: HashMap::new(), epoch, sequence: 0, trouble: None }
+        Self { topics, source, known: HashMap::new(), epoch, ahead: 0, sequence: 0, trouble: None }
     }
 
     /// Prints a warning unless it is the last one.
@@ -189,7 +194,9 @@ impl Recorder {
             // The schemas may not have been stored. A new epoch begins with them.
             self.known.clear();
             if matches!(e, StoreError::Producer(_)) {
-                self.epoch = now().as_nanos();
+                // The clock was set back. Each try doubles the distance from the epoch that is known.
+                self.ahead = self.ahead.saturating_mul(2).max(EPOCH_STEP);
+                self.epoch = now().as_nanos().saturating_add(self.ahead);
             }
         }
         let stored = stored.map_err(|e| described(&e))?;

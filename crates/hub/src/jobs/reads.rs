@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 use skopos_access::Caller;
 use skopos_model::unpoisoned;
 use skopos_store::history::Error as LogError;
-use skopos_store::jobs::{MAX_READ_BYTES, ReadLog, ReadLogLimits};
+use skopos_store::jobs::{MAX_READ_BYTES, ReadLog, ReadLogLimits, Visibility};
 
 use super::shared::{described, now};
+use crate::catalogue::visibility;
 
 /// The most entries that wait to be written: some seconds of a hub that does nothing but answer. They take some megabytes.
 const MAX_WAITING: usize = 10_000;
@@ -153,7 +154,8 @@ impl Reads {
             outcome: "granted".to_owned(),
             ..ReadEntry::default()
         };
-        Reading { inner: self.inner.clone(), entry }
+        let is_noted = visibility(caller) != Visibility::Nothing;
+        Reading { inner: self.inner.clone(), entry, is_noted }
     }
 
     /// Returns the number of entries that were dropped.
@@ -278,6 +280,8 @@ fn cut(text: &str) -> String {
 pub struct Reading {
     inner: Arc<Inner>,
     entry: ReadEntry,
+    /// False for a caller that may read no job at all: it could push out all other entries.
+    is_noted: bool,
 }
 
 impl std::fmt::Debug for Reading {
@@ -322,7 +326,9 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.inner.push(std::mem::take(&mut self.entry));
+        if self.is_noted {
+            self.inner.push(std::mem::take(&mut self.entry));
+        }
     }
 }
 
@@ -345,6 +351,7 @@ mod tests {
         let held = unpoisoned(reads.inner.log.lock());
         for _ in 0..3 * MAX_WAITING {
             drop(reads.reading(&Caller::Anybody, Question::Search));
+            drop(reads.reading(&Caller::Owner, Question::Search));
         }
         let dropped = reads.dropped();
         assert!(dropped >= MAX_WAITING as u64, "{dropped}");

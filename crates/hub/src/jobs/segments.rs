@@ -74,6 +74,8 @@ impl SegmentsPlace {
     pub fn open(&self) -> Result<Lts, SegmentsError> {
         let marker = self.folder.join(MARKER);
         let known = match fs::read_to_string(&marker) {
+            // A process that was killed while it wrote the marker had not begun to use the bucket.
+            Ok(known) if known.trim_end().is_empty() => None,
             Ok(known) => Some(known.trim_end().to_owned()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(moved(&marker, "cannot be read")(e)),
@@ -99,9 +101,15 @@ impl SegmentsPlace {
 
     fn mark(&self, marker: &Path, url: &str) -> Result<(), SegmentsError> {
         let mark = || {
-            let file = OsDisk.create(marker)?;
+            let temporary = marker.with_extension("tmp");
+            match OsDisk.remove(&temporary) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let file = OsDisk.create(&temporary)?;
             file.write_at(url.as_bytes(), 0)?;
             file.sync()?;
+            OsDisk.rename(&temporary, marker)?;
             OsDisk.sync_folder(&self.folder)
         };
         mark().map_err(moved(marker, "cannot be written"))

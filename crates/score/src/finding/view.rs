@@ -83,7 +83,7 @@ impl JobView {
             Some([(report.start_seconds, value), (report.end_seconds, -value)])
         });
         let mut changes: Vec<(f64, f64)> = changes.flatten().collect();
-        // What begins counts before what ends at the same time.
+        // A begin counts before an end at the same time.
         changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
         let sums = changes.iter().scan(0.0, |sum, (_, change)| {
             *sum += change;

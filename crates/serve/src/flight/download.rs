@@ -39,6 +39,13 @@ use crate::shares::{Share, Shares};
 const DOWNLOADS_OF_ONE: usize = 8;
 const DOWNLOADS_OF_ALL: usize = 32;
 
+/// The most questions for places of one caller and of all. Each has a thread while it looks up a thousand jobs.
+const QUESTIONS_OF_ONE: usize = 4;
+const QUESTIONS_OF_ALL: usize = 16;
+
+/// The most bytes of the names of schemas in a command: each of its tickets has them.
+const MAX_SCHEMA_BYTES: usize = 4096;
+
 /// Time for a download. Its portion has at most the records of a segment, some tens of megabytes.
 const DEADLINE: Duration = Duration::from_secs(600);
 
@@ -74,6 +81,7 @@ struct Inner {
     identity: Option<Arc<Identity>>,
     signer: OnceLock<TicketSigner>,
     running: Shares<String>,
+    asking: Shares<String>,
 }
 
 /// Refuses a command.
@@ -97,8 +105,9 @@ impl Downloads {
     ) -> Self {
         let identity = identity.filter(|identity| identity.names().is_hub);
         let running = Shares::new(DOWNLOADS_OF_ONE, DOWNLOADS_OF_ALL);
+        let asking = Shares::new(QUESTIONS_OF_ONE, QUESTIONS_OF_ALL);
         let signer = OnceLock::new();
-        Self(Arc::new(Inner { engine, place, counts, identity, signer, running }))
+        Self(Arc::new(Inner { engine, place, counts, identity, signer, running, asking }))
     }
 
     /// Returns true if a command asks where jobs lie: it is JSON, and those of Flight SQL are not.
@@ -113,6 +122,11 @@ impl Downloads {
         descriptor: FlightDescriptor,
     ) -> Result<FlightInfo, Status> {
         let command = command_of(&descriptor.cmd)?;
+        let holder = holder_of(&caller).unwrap_or_default();
+        let share = self.0.asking.take(&holder).ok_or_else(|| {
+            let hint = "ask again after the answers that are under way";
+            status::with_hint(Code::ResourceExhausted, "too many questions for places", Some(hint))
+        })?;
         let found = match &command.condition {
             Some(condition) => {
                 Some(self.0.matching(&caller, condition, command.after.as_ref()).await?)
@@ -120,7 +134,11 @@ impl Downloads {
             None => None,
         };
         let inner = self.0.clone();
-        let answering = tokio::task::spawn_blocking(move || inner.answer(&caller, command, found));
+        let answering = tokio::task::spawn_blocking(move || {
+            // It goes on if the client leaves, so the share ends with it.
+            let _share = share;
+            inner.answer(&caller, command, found)
+        });
         let info = answering.await.map_err(|e| Status::internal(e.to_string()))??;
         Ok(info.with_descriptor(descriptor))
     }
@@ -242,6 +260,9 @@ fn command_of(bytes: &[u8]) -> Result<PlacesCommand, Status> {
     }
     if kinds.len() > MAX_NAMES || wanted.schemas.len() > MAX_NAMES {
         return Err(invalid(&format!("the command has more than {MAX_NAMES} kinds or schemas")));
+    }
+    if wanted.schemas.iter().map(String::len).sum::<usize>() > MAX_SCHEMA_BYTES {
+        return Err(invalid("the names of the schemas are too long"));
     }
     if let Some(unknown) = kinds.iter().find(|kind| Kind::of_name(kind).is_none()) {
         return Err(invalid(&format!("there is no kind {unknown:?} of records")));

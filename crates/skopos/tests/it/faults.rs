@@ -127,7 +127,7 @@ impl Producer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_hub_acknowledged_can_be_read_exactly_once() {
+async fn records_that_a_killed_hub_acknowledged_can_be_read_exactly_once() {
     let kills = std::env::var("SKOPOS_KILLS").ok().and_then(|text| text.parse().ok());
     let (kills, mut random) = (kills.unwrap_or(KILLS), Random(0x5eed));
     let mut server = FlightServer::start();

@@ -60,7 +60,7 @@ impl Lts {
     /// Opens a folder on another disk than the operating system's, as [`open`](Self::open) does.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     pub fn on(disk: Arc<dyn Disk>, folder: &Path) -> Result<Self, Error> {
         let made = disk.make_folder(folder);
         made.map_err(io_at(folder, "the folder cannot be made"))?;

@@ -59,6 +59,9 @@ pub(super) fn check_conditions(out: &Path, wanted: &Wanted) -> Result<(), Failur
     }
 }
 
+/// The folder of records that are not sealed.
+const RUNNING: &str = "running";
+
 impl Folder {
     /// Opens the files of a site, and verifies each byte of them. Unfinished files, and those of running jobs, are removed.
     pub(super) fn open(out: &Path, site: &str) -> Result<Self, Failure> {
@@ -68,11 +71,8 @@ impl Folder {
             return Err(Failure::new(format!("{site:?} is not the name of a site")));
         }
         let path = out.join(site);
-        make(&path.join("running"))?;
         let (mut present, mut last) = (BTreeSet::new(), 0);
-        for name in names(&path.join("running"))? {
-            remove(&path.join("running").join(name))?;
-        }
+        empty(&path.join(RUNNING))?;
         for name in names(&path)? {
             let file = path.join(&name);
             if name.ends_with(".tmp") {
@@ -95,9 +95,14 @@ impl Folder {
         Ok(Self { path, present: Mutex::new(present), next: AtomicU64::new(last) })
     }
 
+    /// Removes the records that were not sealed when they were fetched. They are fetched again, and some may be sealed now.
+    pub(super) fn forget_running(&self) -> Result<(), Failure> {
+        empty(&self.path.join(RUNNING))
+    }
+
     /// Returns the folder of records that are sealed, or not.
     pub(super) fn of(&self, is_sealed: bool) -> PathBuf {
-        if is_sealed { self.path.clone() } else { self.path.join("running") }
+        if is_sealed { self.path.clone() } else { self.path.join(RUNNING) }
     }
 
     /// Returns the number of the next file.
@@ -132,6 +137,12 @@ impl Folder {
         let task = |endpoint| Task { site: site.clone(), address: address.clone(), endpoint };
         wanted.map(task).collect()
     }
+}
+
+/// Makes a folder, or removes its files.
+fn empty(folder: &Path) -> Result<(), Failure> {
+    make(folder)?;
+    names(folder)?.into_iter().try_for_each(|name| remove(&folder.join(name)))
 }
 
 fn number_of(name: &str) -> Option<u64> {

@@ -69,8 +69,9 @@ pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure
                 folders.insert(site.clone(), Folder::open(&args.out, &site)?);
             }
             let Some(folder) = folders.get(&site) else { continue };
-            if round == 0 {
-                fetched.kept_parts += folder.kept(&found.endpoints);
+            match round {
+                0 => fetched.kept_parts += folder.kept(&found.endpoints),
+                _ => folder.forget_running()?,
             }
             tasks.extend(folder.tasks(found));
         }

@@ -66,7 +66,7 @@ pub(super) fn ask(
             if found.sites.contains_key(&site) {
                 continue;
             }
-            if let Err(e) = ask_one(&address.at(&url), &commands, &mut found) {
+            if let Err(e) = ask_one(&address.elsewhere(&url), &commands, &mut found) {
                 let (why, jobs) = (e.in_one_line(), Vec::new());
                 found.missing.push(Missing { site: Some(site), jobs, why });
             }
