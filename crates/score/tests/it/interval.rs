@@ -225,6 +225,7 @@ const NEWS: &str = "
     responder: malformed
     self: publish_errors counter_resets
     self/history: lost errors
+    self/jobs: dropped_reads
     self/live: snapshot_requests_dropped name_requests_dropped renewal_requests_dropped
         history_requests_dropped history_answers_dropped measure_requests_dropped
         messages_overflowed messages_malformed
