@@ -24,7 +24,7 @@ pub struct LogPlace {
 /// A message of a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Committed records, in their order: see [`push_record`].
+    /// Committed records, in their order.
     Records {
         /// The place of their end.
         end: LogPlace,
