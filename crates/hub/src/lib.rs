@@ -5,7 +5,8 @@
 //! other node. `past` asks nodes for samples that only they have; [`read`] has nodes measure values that are
 //! too old. [`Standing`] is a statement that the hub answers again when its inputs change; [`Pulse`] wakes
 //! it. `insights` computes insights that need a query engine or several nodes; `remote_write` sends latest
-//! values to a Prometheus store. [`jobs`] stores and finds the jobs of the site. [`counts`] counts requests, and `facts` publishes the counts. [`client`] asks
+//! values to a Prometheus store. [`jobs`] stores and finds the jobs of the site, and `bucket` is a
+//! disk in an object store for them. [`counts`] counts requests, and `facts` publishes the counts. [`client`] asks
 //! a hub through its UNIX socket with the [`messages`] that both sides share. The listeners themselves are in
 //! `skopos-serve`.
 

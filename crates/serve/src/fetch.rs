@@ -408,6 +408,15 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_token_stays_at_its_site() {
+        let (url, token) = ("grpc+tls://a:1".to_owned(), Some("secret".to_owned()));
+        let here = HubAddress { url, authority: Some(vec![1]), token };
+        let (same, other) = (here.at("grpc+tls://b:1"), here.elsewhere("grpc+tls://c:1"));
+        assert_eq!(same.token.as_deref(), Some("secret"));
+        assert_eq!((other.url.as_str(), other.token), ("grpc+tls://c:1", None));
+    }
+
     /// Returns a batch with a record for each time.
     fn batch(times: &[i64]) -> RecordBatch {
         let text = |text: &'static str| -> ArrayRef {

@@ -38,6 +38,12 @@ const HEAVY: &[Heavy] = &[
         why: "one crate speaks to databases of other programs; `store` has the trait, and no runtime",
     },
     Heavy {
+        name: "object_store",
+        homes: &["hub"],
+        optional_homes: &[],
+        why: "one crate speaks to object stores; `store` has the trait of a disk, and no runtime",
+    },
+    Heavy {
         name: "tokio",
         homes: &["wire", "query", "hub", "serve", "skopos", "bench"],
         optional_homes: &["rpc"],

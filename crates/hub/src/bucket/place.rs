@@ -84,7 +84,7 @@ impl BucketConfig {
         let options = ClientOptions::new()
             .with_timeout(REQUEST_TIMEOUT)
             .with_connect_timeout(CONNECT_TIMEOUT)
-            .with_allow_http(self.endpoint.is_some());
+            .with_allow_http(self.endpoint.as_ref().is_some_and(|url| url.starts_with("http:")));
         let retry = RetryConfig {
             max_retries: MAX_RETRIES,
             retry_timeout: RETRY_TIMEOUT,

@@ -9,7 +9,15 @@ use skopos_model::TopicPattern;
 use skopos_store::jobs::Retention;
 
 use crate::bucket::BucketConfig;
-use crate::jobs::{JobsLimits, NodeFactsConfig};
+use crate::jobs::{JobsLimits, MIN_EVERY, NodeFactsConfig};
+
+fn every<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let every = skopos_score::duration::optional(deserializer)?;
+    match every.is_none_or(|every| every >= MIN_EVERY) {
+        true => Ok(every),
+        false => Err(serde::de::Error::custom("the shortest time is `1s`")),
+    }
+}
 
 fn some_patterns<'de, D: Deserializer<'de>>(
     deserializer: D,
@@ -38,7 +46,7 @@ pub struct JobsConfig {
     #[serde(deserialize_with = "some_patterns")]
     pub facts: Option<Vec<TopicPattern>>,
     /// Time between two measurements of these.
-    #[serde(deserialize_with = "skopos_score::duration::optional")]
+    #[serde(deserialize_with = "every")]
     pub facts_every: Option<Duration>,
     /// Bucket of the segments; a folder on this machine if there is none.
     pub s3: Option<BucketConfig>,

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use skopos_access::Caller;
 use skopos_model::job::{JobId, JobRecord, JobState, Kind, MAX_METRICS, Metrics};
-use skopos_model::{Topic, TopicPattern};
+use skopos_model::{Timestamp, Topic, TopicPattern};
 use skopos_query::{Row, Source, Wanted};
-use skopos_store::jobs::{Filter, PageRequest, Visibility};
+use skopos_store::jobs::{Filter, JobRow, PageRequest, Visibility};
 use skopos_term::tell;
 
 use super::place::JobsPlace;
@@ -38,7 +38,7 @@ const DEFAULT_TOPICS: [&str; 8] = [
 const DEFAULT_EVERY: Duration = Duration::from_secs(10);
 
 /// The least time: each measurement reads the latest values of all nodes of jobs.
-const MIN_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const MIN_EVERY: Duration = Duration::from_secs(1);
 
 /// The most running jobs, those that began last first. A page of the catalogue has no more.
 const MAX_JOBS: usize = 1_000;
@@ -51,6 +51,15 @@ const MAX_STARTS: usize = 64;
 
 /// The first step by which an epoch goes ahead of a clock that was set back: a minute, in nanoseconds.
 const EPOCH_STEP: i64 = 60_000_000_000;
+
+/// Age of the last poll of a source beyond which its values are left out: a sensor that has ended must not look alive.
+/// Adaptive intervals are shorter.
+const MAX_SILENCE: Duration = Duration::from_secs(300);
+
+/// Time after its requested end, or without one after its start, from which on a job without an end is taken for one whose
+/// end was lost.
+const GRACE: Duration = Duration::from_secs(3600);
+const MAX_RUN: Duration = Duration::from_secs(32 * 86_400);
 
 /// The name of the producer.
 const PRODUCER: &str = "hub/nodes";
@@ -88,7 +97,7 @@ impl NodeFacts {
         source: Arc<dyn Source>,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
-        let every = config.every.max(MIN_EVERY);
+        let every = config.every;
         let run = move || {
             let mut recorder = Recorder::new(config.topics, source);
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
@@ -161,14 +170,15 @@ impl Recorder {
         let values = self.read();
         let time = now();
         let mut records = Vec::new();
-        let mut left_out = 0;
+        let (mut left_out, mut cut) = (0, 0);
         for (id, known) in &mut self.known {
             for (node, values) in known.nodes.iter().filter_map(|node| values.get_key_value(node)) {
                 if records.len() >= MAX_RECORDS {
                     left_out += 1;
                     continue;
                 }
-                let (schema, names, values) = of_job(id, values);
+                let (schema, names, values, left) = of_job(id, values);
+                cut += left;
                 if names.is_empty() {
                     continue;
                 }
@@ -203,8 +213,11 @@ impl Recorder {
         if let Some((_, why)) = stored.refusals.first() {
             return Err(format!("{} were refused: {why}", stored.refused));
         }
-        match (left_out, more) {
+        match (left_out + cut, more) {
             (0, false) => Ok(()),
+            _ if cut > 0 => {
+                Err(format!("{cut} facts were left out: a node has at most {MAX_METRICS}"))
+            }
             (0, true) => Err(format!("only the {MAX_JOBS} jobs that began last are looked at")),
             (nodes, _) => Err(format!(
                 "{nodes} nodes of jobs were left out: a round has at most {MAX_RECORDS} records"
@@ -219,9 +232,12 @@ impl Recorder {
         filter.site = Some(jobs.site().to_owned());
         let request = PageRequest { most: MAX_JOBS, ..PageRequest::default() };
         let page = jobs.search(&Caller::Owner, filter, &request).map_err(|e| described(&e))?;
-        let running: HashSet<&JobId> = page.items.iter().map(|row| &row.id).collect();
+        let now = now();
+        let runs =
+            |row: &&JobRow| may_run(row.started, row.requested.get("wall_seconds").copied(), now);
+        let running: HashSet<&JobId> = page.items.iter().filter(runs).map(|row| &row.id).collect();
         self.known.retain(|id, _| running.contains(id));
-        for row in page.items.iter().filter(|row| row.nodes > 0) {
+        for row in page.items.iter().filter(runs).filter(|row| row.nodes > 0) {
             if self.known.contains_key(&row.id) {
                 continue;
             }
@@ -245,10 +261,14 @@ impl Recorder {
             }
             _ => Wanted::All,
         };
+        let now = self.source.now();
         let mut values: HashMap<String, Values> = HashMap::new();
         self.source.latest(&starts, &mut |row: &Row<'_>| {
             let node = row.of.topic.node();
             if !wanted.contains(node) || gone.contains(node) {
+                return;
+            }
+            if now.since(row.checked_at) > MAX_SILENCE {
                 return;
             }
             numbers(row, &mut |topic, value| {
@@ -268,18 +288,25 @@ impl Recorder {
     }
 }
 
+/// Returns true unless the end of a running job seems to be lost. The job began at `started` and requested `wall` seconds.
+fn may_run(started: Option<Timestamp>, wall: Option<f64>, now: Timestamp) -> bool {
+    let Some(started) = started else { return true };
+    let wall = wall.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    now.since(started) <= wall.map_or(MAX_RUN, |wall| wall.saturating_add(GRACE))
+}
+
 /// Returns true for a fact of one job: of Slurm's sensor, or of a control group of Slurm.
 fn is_of_a_job(name: &str) -> bool {
     name.starts_with("slurm/")
         || (name.starts_with("cgroup/") && name.split('/').any(|part| part.starts_with("job_")))
 }
 
-/// Returns the schema, the names and the values of a measurement: the facts of the node, and those of this job. A name of
-/// a fact of the job has no id, so that jobs can be compared.
-fn of_job(id: &JobId, values: &Values) -> (String, Vec<String>, Vec<f64>) {
+/// Returns the schema, the names and the values of a measurement, the facts of the node and those of this job, and the number
+/// of those that have no room. A name of a fact of the job has no id, so that jobs can be compared.
+fn of_job(id: &JobId, values: &Values) -> (String, Vec<String>, Vec<f64>, usize) {
     let slurm = format!("slurm/{}/", id.job());
     let group = format!("job_{}", id.job());
-    let (mut names, mut numbers) = (Vec::new(), Vec::new());
+    let (mut names, mut numbers, mut left_out) = (Vec::new(), Vec::new(), 0);
     for (name, value) in values {
         let name = match is_of_a_job(name) {
             false => name.clone(),
@@ -294,12 +321,16 @@ fn of_job(id: &JobId, values: &Values) -> (String, Vec<String>, Vec<f64>) {
                 },
             },
         };
-        if names.len() < MAX_METRICS && !names.contains(&name) {
-            names.push(name);
-            numbers.push(*value);
+        match names.len() < MAX_METRICS {
+            true if names.contains(&name) => {}
+            true => {
+                names.push(name);
+                numbers.push(*value);
+            }
+            false => left_out += 1,
         }
     }
-    (format!("node-{:08x}", fingerprint(&names)), names, numbers)
+    (format!("node-{:08x}", fingerprint(&names)), names, numbers, left_out)
 }
 
 /// Returns a hash of names, which is the same in every process: FNV-1a.
@@ -324,7 +355,8 @@ mod tests {
         ];
         let values: Values = values.map(|(name, value)| (name.to_owned(), value)).into();
         let id = JobId::new("7", 0).expect("an id");
-        let (schema, names, numbers) = of_job(&id, &values);
+        let (schema, names, numbers, left_out) = of_job(&id, &values);
+        assert_eq!(left_out, 0);
         assert_eq!(
             names,
             ["job/memory_bytes", "cpu/total/busy_ratio", "job/node_read_bytes_total"]
@@ -332,8 +364,20 @@ mod tests {
         assert_eq!(numbers, [3.0, 0.5, 1.0]);
         let (other, ..) = of_job(&JobId::new("71", 0).expect("an id"), &values);
         assert_eq!(schema, other, "jobs with the same facts have the same schema");
-        let (none, names, _) = of_job(&JobId::new("8", 0).expect("an id"), &values);
+        let (none, names, ..) = of_job(&JobId::new("8", 0).expect("an id"), &values);
         assert!(none != schema && names == ["cpu/total/busy_ratio"], "{names:?}");
+    }
+
+    #[test]
+    fn a_job_whose_end_was_lost_is_not_measured_for_ever() {
+        let at = |seconds: u64| Timestamp::from_nanos(seconds as i64 * 1_000_000_000);
+        let (month, hour) = (MAX_RUN.as_secs(), GRACE.as_secs());
+        assert!(may_run(None, None, at(month * 9)));
+        assert!(may_run(Some(at(10)), None, at(10 + month)));
+        assert!(!may_run(Some(at(10)), None, at(11 + month)));
+        assert!(may_run(Some(at(10)), Some(60.0), at(70 + hour)));
+        assert!(!may_run(Some(at(10)), Some(60.0), at(71 + hour)));
+        assert!(may_run(Some(at(10)), Some(f64::NAN), at(11)));
     }
 
     #[test]

@@ -139,3 +139,19 @@ fn moved(path: &Path, what: &str) -> impl Fn(io::Error) -> SegmentsError {
     let what = format!("{} {what}", path.display());
     move |source| SegmentsError::Move { what: what.clone(), source }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_that_a_killed_process_left_empty_names_no_bucket() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = SegmentsPlace::new(folder.path(), None);
+        fs::write(folder.path().join(MARKER), "").expect("written");
+        drop(place.open().expect("a folder of segments"));
+        fs::write(folder.path().join(MARKER), "s3://jobs\n").expect("written");
+        let error = place.open().expect_err("another place has them").to_string();
+        assert!(error.contains("the segments are in s3://jobs"), "{error}");
+    }
+}

@@ -202,6 +202,8 @@ async fn pump(
     sender: &mpsc::Sender<RecordBatch>,
     is_owner: bool,
 ) -> Result<Trailer, Status> {
+    // The deadline may drop this at any await.
+    reading.fail("it was not finished");
     loop {
         let work = move || {
             let batch = download.next_batch().map_err(|e| e.to_string());
@@ -214,6 +216,7 @@ async fn pump(
         let batch = match batch {
             Ok(Some(batch)) => batch,
             Ok(None) => {
+                reading.finish();
                 return Ok(Trailer { records: sum.records(), crc: format!("{:08x}", sum.crc()) });
             }
             Err(why) => {
