@@ -112,7 +112,11 @@ async fn a_job_is_found_while_it_runs_and_after_it_and_survives_a_kill() {
 #[tokio::test]
 async fn facts_of_its_nodes_are_recorded_while_a_job_runs() {
     let server = FlightServer::configured("[hub.jobs]\nfacts_every = \"1s\"\n");
-    let start = [(0, "7", "start", Ok(START)), (1, "8", "start", Ok(r#"{"nodes":["n77"]}"#))];
+    // The records of these tests have times of 1970, when no job that runs has begun.
+    let since = std::time::UNIX_EPOCH.elapsed().expect("a clock").as_secs();
+    let of = |node: &str| format!(r#"{{"nodes":["{node}"],"start_seconds":{since}}}"#);
+    let (here, elsewhere) = (of("n01"), of("n77"));
+    let start = [(0, "7", "start", Ok(&*here)), (1, "8", "start", Ok(&*elsewhere))];
     put(&server, &["jobs", "prolog", "1"], &start).await.expect("stored");
     let recorded = "SELECT count(DISTINCT time) AS n FROM job_samples WHERE job = '7' \
                     AND node = 'n01' AND metric = 'cpu/total/busy_ratio'";
