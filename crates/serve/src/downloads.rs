@@ -26,6 +26,9 @@ pub struct PlacesCommand {
     /// The last job of the answer before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<JobName>,
+    /// True if the client takes whole segments as files, for all records of their jobs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub segments: bool,
 }
 
 /// A job.
@@ -63,6 +66,18 @@ pub struct EndpointMetadata {
     pub sealed: bool,
     /// The jobs with their parts.
     pub jobs: Vec<OfJob>,
+    /// The file of a segment that has these parts and no others. It is sent as it lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment: Option<FileMetadata>,
+}
+
+/// The file of a segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileMetadata {
+    /// The name, which has a checksum of the metadata in the file.
+    pub name: String,
+    /// The length.
+    pub bytes: u64,
 }
 
 /// The metadata of the last message of a download.

@@ -1,6 +1,7 @@
 //! The client that downloads jobs from a hub, by Arrow Flight. It blocks.
 //!
-//! It verifies what it gets: the records of a stream have the number and the CRC-32 that the last message tells.
+//! It verifies what it gets: the records of a stream have the number and the CRC-32 that the last message tells. The bytes of a
+//! file are verified by its reader, which knows their checksums.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::{FlightDescriptor, FlightEndpoint, Ticket};
+use arrow_flight::{FlightData, FlightDescriptor, FlightEndpoint, Ticket};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::pem::PemObject as _;
@@ -29,7 +30,7 @@ use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tonic::codegen::{Service, http};
 use tonic::transport::{Channel, Endpoint as Target};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Status, Streaming};
 
 use crate::downloads::{EndpointMetadata, PlacesCommand, PlacesMetadata, Trailer};
 
@@ -203,23 +204,61 @@ impl Fetcher {
         visit: &mut dyn FnMut(PlacedRecord) -> Result<(), Failure>,
     ) -> Result<RecordSum, FetchError> {
         let request = self.request(Ticket::new(ticket.to_vec()))?;
+        self.runtime.block_on(async {
+            let data = self.stream(request).await?;
+            let data = data.map_err(|status| FlightError::Tonic(Box::new(status)));
+            let received = received(FlightDataDecoder::new(data), visit).await;
+            received.map_err(|e| self.not_received(e))
+        })
+    }
+
+    /// Downloads a file of `length` bytes with its ticket, and passes its pieces to `visit`.
+    ///
+    /// # Errors
+    /// The hub refuses the ticket, the file has another length, or `visit` failed.
+    pub fn get_file(
+        &mut self,
+        ticket: &[u8],
+        length: u64,
+        visit: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), FetchError> {
+        let request = self.request(Ticket::new(ticket.to_vec()))?;
+        self.runtime.block_on(async {
+            let mut data = self.stream(request).await?;
+            let mut left = length;
+            loop {
+                let piece = match timeout(ANSWER_TIMEOUT, data.next()).await {
+                    Err(_) => return Err(self.late()),
+                    Ok(Some(Err(status))) => return Err(self.refused(&status)),
+                    Ok(Some(Ok(piece))) => piece.data_body,
+                    Ok(None) if left == 0 => return Ok(()),
+                    Ok(None) => return Err(self.damaged("it ended too early")),
+                };
+                left = left
+                    .checked_sub(piece.len() as u64)
+                    .ok_or_else(|| self.damaged("it is longer than it should be"))?;
+                visit(&piece).map_err(FetchError::Local)?;
+            }
+        })
+    }
+
+    /// Begins a download.
+    async fn stream(&self, request: Request<Ticket>) -> Result<Streaming<FlightData>, FetchError> {
         let mut client = self.client.clone();
-        let download = async {
-            let asked = timeout(ANSWER_TIMEOUT, client.do_get(request)).await;
-            let stream = match asked {
-                Err(_) => return Err(self.late()),
-                Ok(Err(status)) => return Err(self.refused(&status)),
-                Ok(Ok(answer)) => answer.into_inner(),
-            };
-            let data = stream.map_err(|status| FlightError::Tonic(Box::new(status)));
-            received(FlightDataDecoder::new(data), visit).await.map_err(|e| match e {
-                NotReceived::Late => self.late(),
-                NotReceived::Refused(status) => self.refused(&status),
-                NotReceived::Damaged(why) => self.damaged(&why),
-                NotReceived::Local(e) => FetchError::Local(e),
-            })
-        };
-        self.runtime.block_on(download)
+        match timeout(ANSWER_TIMEOUT, client.do_get(request)).await {
+            Err(_) => Err(self.late()),
+            Ok(Err(status)) => Err(self.refused(&status)),
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+        }
+    }
+
+    fn not_received(&self, e: NotReceived) -> FetchError {
+        match e {
+            NotReceived::Late => self.late(),
+            NotReceived::Refused(status) => self.refused(&status),
+            NotReceived::Damaged(why) => self.damaged(&why),
+            NotReceived::Local(e) => FetchError::Local(e),
+        }
     }
 
     fn late(&self) -> FetchError {

@@ -16,6 +16,15 @@ use crate::programs;
 /// The longest time until the hub listens.
 const START: Duration = Duration::from_secs(60);
 
+/// How a hub differs from one without configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Setup<'s> {
+    /// The name of its site; the usual one if it is empty.
+    pub(super) site: &'s str,
+    /// Its configuration.
+    pub(super) config: &'s str,
+}
+
 /// The hub. It ends when this is dropped.
 pub(super) struct Hub {
     _process: Process,
@@ -24,14 +33,17 @@ pub(super) struct Hub {
 
 impl Hub {
     /// Starts a hub with all of its files in `dir`.
-    pub(super) fn start(dir: &Path, runtime: &Runtime) -> Result<Self, Failure> {
+    pub(super) fn start(dir: &Path, runtime: &Runtime, setup: Setup<'_>) -> Result<Self, Failure> {
         let broken = |e: std::io::Error| Failure::new("cannot start a hub").because(&e);
         let flight = free_address().map_err(broken)?;
         let config = dir.join("skopos.toml");
-        std::fs::write(&config, "").map_err(broken)?;
+        std::fs::write(&config, setup.config).map_err(broken)?;
         let state = dir.join("state");
         let mut command = Command::new(programs::skopos()?);
         command.args(["hub", "--http", "none", "--flight", &flight, "--config"]).arg(&config);
+        if !setup.site.is_empty() {
+            command.args(["--site", setup.site]);
+        }
         command.arg("--dir").arg(dir.join("run")).env("SKOPOS_STATE", &state);
         command.env_remove(skopos_shm::DIR_VARIABLE).stdin(Stdio::null()).stdout(Stdio::null());
         let log = dir.join("hub.log");
@@ -43,6 +55,11 @@ impl Hub {
             Failure::new(format!("the hub does not listen: {why}")).hint(said.trim().to_owned())
         })?;
         Ok(Self { _process: process, flight })
+    }
+
+    /// Returns the URL of its Flight listener.
+    pub(super) fn url(&self) -> String {
+        format!("grpc://{}", self.flight)
     }
 
     /// Connects a client.

@@ -12,7 +12,7 @@ use skopos_term::Failure;
 use super::slate::Job;
 
 /// Jobs of a segment.
-const BATCH: usize = 500;
+pub(super) const BATCH: usize = 500;
 
 /// Rates and sizes of one profile.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,13 @@
 //! `skopos-bench store`: the storage of jobs under the loads of SLAte's evaluation.
 //!
-//! `sts` sends records to a hub and waits for their acknowledgements; `lts` seals, verifies and reads segments; `mds` fills
-//! and searches the catalogue. `peers` puts the same records into what one would use instead. `slate` makes the jobs.
+//! `sts` sends records to a hub and waits for their acknowledgements; `lts` seals, verifies and reads segments; `download`
+//! fetches jobs from two hubs; `mds` fills and searches the catalogue. `peers` puts the same records into what one would use instead. `slate` makes the jobs.
 
 mod slate;
 mod hub;
 mod sts;
 mod lts;
+mod download;
 mod mds;
 mod peers;
 
@@ -15,7 +16,8 @@ use skopos_store::jobs::SqliteCatalogue;
 use skopos_term::Failure;
 use tokio::runtime::{Builder, Runtime};
 
-use self::hub::Hub;
+use self::download::{Sites, Turn};
+use self::hub::{Hub, Setup};
 use self::sts::Load;
 use crate::machine::Machine;
 use crate::plan::Plan;
@@ -57,6 +59,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     short_time(plan, (&scratch, &runtime), &server, &mut report)?;
     plan.say("long-time storage …");
     long_time(plan, &scratch, &mut report)?;
+    plan.say("downloads …");
+    downloads(plan, (&scratch, &runtime), &mut report)?;
     plan.say("metadata …");
     metadata(plan, &scratch, &server, &mut report)?;
     Ok(report)
@@ -76,7 +80,7 @@ fn short_time(
     server: &Result<Postgres, String>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let hub = Hub::start(&scratch.dir("sts")?, runtime)?;
+    let hub = Hub::start(&scratch.dir("sts")?, runtime, Setup::default())?;
     let (mut first, mut epoch) = (0, 1);
     let mut measure = |load: &Load| {
         let mut rounds = Rounds::default();
@@ -203,6 +207,40 @@ fn long_time(plan: &Plan, scratch: &Scratch, report: &mut Report) -> Result<(), 
                 "1/s",
                 median(&of(|it| it.verified_per_second)),
                 Better::Higher,
+            ),
+        ]);
+    }
+    Ok(())
+}
+
+fn downloads(
+    plan: &Plan,
+    (scratch, runtime): (&Scratch, &Runtime),
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let counts: &[usize] = if plan.is_short { &[1000] } else { &[1000, 10_000] };
+    for &count in counts {
+        let sites = Sites::start((scratch, &format!("download-{count}")), count, runtime)?;
+        let turns: Result<Vec<Turn>, Failure> =
+            (0..plan.rounds).map(|_| sites.turn(scratch)).collect();
+        let turns = turns?;
+        let of = |field: fn(&Turn) -> f64| turns.iter().map(field).collect::<Vec<f64>>();
+        let shares = of(|it| it.copied / it.fetched);
+        let case = format!("{count} jobs from two hubs, {:.0} MB", sites.bytes as f64 / 1e6);
+        report.add([
+            Row::new(&case, "download", "s", median(&of(|it| it.fetched)), Better::Lower)
+                .peer("copy of the files", Figure::Known(median(&of(|it| it.copied))))
+                .peer("files read", Figure::Known(median(&of(|it| it.read))))
+                .rounds("skopos", &of(|it| it.fetched)),
+            Row::new(&case, "rate, as a share of the copy's", "", median(&shares), Better::Higher)
+                .goal(Goal::AtLeast(0.8))
+                .rounds("skopos", &shares),
+            Row::new(
+                &case,
+                "download of some kinds",
+                "s",
+                median(&of(|it| it.records)),
+                Better::Lower,
             ),
         ]);
     }

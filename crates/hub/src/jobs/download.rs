@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use skopos_access::Caller;
 use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_query::arrow::array::RecordBatch;
-use skopos_store::jobs::{Filter, PageRequest, RecordSum, StoredRecord, Visibility, catalogue};
+use skopos_store::history::Error as LogError;
+use skopos_store::jobs::{
+    Filter, PageRequest, RecordSum, SegmentFile, StoredRecord, Visibility, WholeSegment, catalogue,
+};
 
 use super::columns::Builder;
 use super::shared::AnyError;
@@ -68,6 +71,11 @@ impl OfJob {
         }
     }
 
+    /// Returns the number of sealed parts.
+    fn count(&self) -> usize {
+        self.parts.iter().map(|(from, to)| (to - from) as usize + 1).sum()
+    }
+
     fn bytes(&self) -> usize {
         48 + self.job.len() + 24 * self.parts.len()
     }
@@ -82,6 +90,8 @@ pub struct Portion {
     pub records: u64,
     /// True if all of them are sealed. Then they never change.
     pub is_sealed: bool,
+    /// The segment whose records they are, all of them.
+    pub segment: Option<WholeSegment>,
 }
 
 impl Portion {
@@ -92,6 +102,7 @@ impl Portion {
     fn absorb(&mut self, other: Self) {
         self.records += other.records;
         self.is_sealed &= other.is_sealed;
+        self.segment = None;
         for of in other.jobs {
             let is_same =
                 |last: &&mut OfJob| (&last.job, last.generation) == (&of.job, of.generation);
@@ -136,6 +147,11 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Returns true if every record is wanted.
+    pub fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Returns true if a record is wanted. Conditions on schemas and times are for measurements alone: other records say what
     /// these mean.
     pub fn has(&self, record: &JobRecord<'_>) -> bool {
@@ -186,11 +202,16 @@ impl Jobs {
     }
 
     /// Returns the places of those of the jobs `ids` that the caller may read. A job that does not fit, and those after it,
-    /// are left for another call.
+    /// are left for another call. With `may_be_whole`, a segment of which all parts are found is one portion.
     ///
     /// # Errors
     /// A file or the catalogue cannot be read.
-    pub fn places(&self, caller: &Caller, ids: &BTreeSet<JobId>) -> Result<Places, AnyError> {
+    pub fn places(
+        &self,
+        caller: &Caller,
+        ids: &BTreeSet<JobId>,
+        may_be_whole: bool,
+    ) -> Result<Places, AnyError> {
         let mut sealed: BTreeMap<String, VecDeque<Portion>> = BTreeMap::new();
         let mut open: VecDeque<Portion> = VecDeque::new();
         let (mut places, mut bytes, mut last) = (Places::default(), 0, None);
@@ -234,9 +255,47 @@ impl Jobs {
                 }
             }
         }
-        let all = sealed.into_values().flatten().chain(open);
-        places.portions = at_most(all.collect(), MAX_PORTIONS);
+        let mut portions = Vec::new();
+        for (segment, of) in sealed {
+            match may_be_whole.then(|| self.whole(&segment, &of)).transpose()?.flatten() {
+                Some(whole) => portions.push(whole),
+                None => portions.extend(of),
+            }
+        }
+        portions.extend(open);
+        places.portions = at_most(portions, MAX_PORTIONS);
         Ok(places)
+    }
+
+    /// Joins the portions of a segment if they have all of its parts and one ticket can name them.
+    fn whole(
+        &self,
+        segment: &str,
+        portions: &VecDeque<Portion>,
+    ) -> Result<Option<Portion>, AnyError> {
+        let of = portions.iter().flat_map(|portion| &portion.jobs);
+        let parts: usize = of.clone().map(OfJob::count).sum();
+        let Some(first) = of.clone().next() else { return Ok(None) };
+        let (Some(id), Some((number, _))) = (first.id(), first.parts.first()) else {
+            return Ok(None);
+        };
+        let known = self.shared.lts.segment_of(&id, *number)?;
+        let Some(known) = known.filter(|it| it.name == segment && it.parts == parts) else {
+            return Ok(None);
+        };
+        let mut whole = Portion { is_sealed: true, ..Portion::default() };
+        portions.iter().for_each(|portion| whole.absorb(portion.clone()));
+        whole.segment = Some(known);
+        let has_room = whole.jobs.len() <= MAX_PORTION_JOBS && whole.bytes() <= MAX_PORTION_BYTES;
+        Ok(has_room.then_some(whole))
+    }
+
+    /// Opens the file of a segment; `None` if it was removed. The caller must have been asked for, with every job in it.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn segment_file(&self, name: &str) -> Result<Option<SegmentFile>, LogError> {
+        self.shared.lts.open_file(name)
     }
 
     /// Begins to read a portion. The caller must have been asked for: see [`is_visible`](Self::is_visible).

@@ -50,7 +50,7 @@ pub use reads::{Question, ReadEntry, Reading};
 pub use replicating::{Replicated, Replicating};
 pub use segments::{SegmentsError, SegmentsPlace};
 pub use skopos_store::jobs::spool::Sent;
-pub use skopos_store::jobs::{Progress, RecordSum, StoredRecord, replica};
+pub use skopos_store::jobs::{Progress, RecordSum, SegmentFile, StoredRecord, replica};
 pub(crate) use spooled::SpoolTaker;
 pub use spooled::store_batch;
 pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece, Session, StoreError, Stored, Visit};

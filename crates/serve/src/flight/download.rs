@@ -2,6 +2,8 @@
 //!
 //! A stream has the columns of a segment. Its last message has no rows and the `app_metadata` `{"records":N,"crc":"…"}`: the
 //! number of records and their CRC-32. A stream without it is not whole.
+//!
+//! A client may take whole segments: if a caller asks for all jobs of one, the stream is its file, in pieces without metadata.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -9,14 +11,15 @@ use std::time::Duration;
 
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
-use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket};
+use arrow_flight::{FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, Ticket};
+use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 use skopos_access::{Action, Caller, may};
 use skopos_hub::counts::Counts;
 use skopos_hub::jobs::{
-    Download, Jobs, JobsPlace, MAX_FOUND, Places, Question, Reading, Wanted, download_schema,
-    holder_of,
+    Download, Jobs, JobsPlace, MAX_FOUND, Places, Question, Reading, SegmentFile, Wanted,
+    download_schema, holder_of,
 };
 use skopos_model::job::{JobId, Kind};
 use skopos_query::arrow::array::{Array as _, AsArray as _, RecordBatch};
@@ -29,9 +32,9 @@ use tonic::{Code, Status};
 
 use super::flow::{self, Flow};
 use super::status;
-use super::ticket::{self, Granted, seconds_now};
+use super::ticket::{self, Granted, SegmentGrant, seconds_now};
 use crate::downloads::{
-    EndpointMetadata, JobName, PlacesCommand, PlacesMetadata, Trailer, VERSION,
+    EndpointMetadata, FileMetadata, JobName, PlacesCommand, PlacesMetadata, Trailer, VERSION,
 };
 use crate::shares::{Share, Shares};
 
@@ -154,18 +157,57 @@ impl Downloads {
         let share = self.0.running.take(&holder).ok_or_else(busy)?;
         let beginning = tokio::task::spawn_blocking(move || inner.begin(&caller, &ticket.ticket));
         let begun = beginning.await.map_err(|e| Status::internal(e.to_string()))?;
-        let (download, reading, is_owner) = begun?;
-        Ok(self.send(download, reading, share, is_owner))
+        let Begun { source, reading, is_owner } = begun?;
+        Ok(match source {
+            Source::Records(download) => self.send_records(download, (reading, is_owner), share),
+            Source::File(file) => self.send_file(file, (reading, is_owner), share),
+        })
     }
 
-    /// Sends a download batch by batch, at the speed of the client.
-    fn send(
+    /// Sends records batch by batch.
+    fn send_records(
         &self,
         download: Download,
-        reading: Reading,
+        reading: (Reading, bool),
         share: Share<String>,
-        is_owner: bool,
     ) -> Flow {
+        let (batches, ended) = self.pieces(download, reading, share);
+        let batches = FlightDataEncoderBuilder::new().with_schema(download_schema()).build(batches);
+        let last = stream::once(ended).map(|ended| match ended {
+            Ok(Ok(download)) => {
+                let (records, crc) = (download.sum().records(), download.sum().crc());
+                let trailer = Trailer { records, crc: format!("{crc:08x}") };
+                flow::metadata(download_schema(), json(&trailer))
+            }
+            Ok(Err(status)) => Err(status),
+            Err(_) => Err(aborted()),
+        });
+        batches.map_err(Status::from).chain(last).boxed()
+    }
+
+    /// Sends a file as it lies.
+    fn send_file(&self, file: GrantedFile, reading: (Reading, bool), share: Share<String>) -> Flow {
+        let (pieces, ended) = self.pieces(file, reading, share);
+        let data = |piece: Vec<u8>| FlightData { data_body: piece.into(), ..FlightData::default() };
+        let last = stream::once(ended).filter_map(|ended| async {
+            match ended {
+                Ok(Ok(_)) => None,
+                Ok(Err(status)) => Some(Err(status)),
+                Err(_) => Some(Err(aborted())),
+            }
+        });
+        pieces.map_ok(data).map_err(Status::from).chain(last).boxed()
+    }
+
+    /// Reads a download piece by piece, at the speed of the client. Returns its end beside its pieces: pieces that wait may
+    /// fill the queue, so the end has a channel of its own.
+    fn pieces<D: Pieces>(
+        &self,
+        download: D,
+        (reading, is_owner): (Reading, bool),
+        share: Share<String>,
+    ) -> (BoxStream<'static, Result<D::Piece, FlightError>>, oneshot::Receiver<Result<D, Status>>)
+    {
         let running = self.0.counts.run();
         let (sender, receiver) = mpsc::channel(WAITING);
         let (end, ended) = oneshot::channel();
@@ -180,44 +222,94 @@ impl Downloads {
             }
             let _ = end.send(result);
         });
-        let batches =
-            stream::unfold(receiver, |mut receiver: mpsc::Receiver<RecordBatch>| async move {
-                Some((Ok::<_, FlightError>(receiver.recv().await?), receiver))
+        let pieces =
+            stream::unfold(receiver, |mut receiver: mpsc::Receiver<D::Piece>| async move {
+                Some((Ok(receiver.recv().await?), receiver))
             });
-        let batches = FlightDataEncoderBuilder::new().with_schema(download_schema()).build(batches);
-        // Waiting batches may fill the queue, so the end has a channel of its own.
-        let last = stream::once(ended).map(|ended| match ended {
-            Ok(Ok(trailer)) => flow::metadata(download_schema(), json(&trailer)),
-            Ok(Err(status)) => Err(status),
-            Err(_) => Err(Status::internal("the download was aborted")),
-        });
-        batches.map_err(Status::from).chain(last).boxed()
+        (pieces.boxed(), ended)
     }
 }
 
-/// Passes batches on until the last one. Returns the sum of all.
-async fn pump(
-    mut download: Download,
-    mut reading: Reading,
-    sender: &mpsc::Sender<RecordBatch>,
+/// A download that is read piece by piece.
+trait Pieces: Send + 'static {
+    type Piece: Send + 'static;
+
+    /// Reads the next piece; `None` at the end. It blocks.
+    fn next(&mut self) -> Result<Option<Self::Piece>, String>;
+
+    /// Returns the numbers of records and of bytes so far.
+    fn sent(&self) -> (u64, u64);
+}
+
+impl Pieces for Download {
+    type Piece = RecordBatch;
+
+    fn next(&mut self) -> Result<Option<RecordBatch>, String> {
+        self.next_batch().map_err(|e| e.to_string())
+    }
+
+    fn sent(&self) -> (u64, u64) {
+        (self.sum().records(), self.sum().bytes())
+    }
+}
+
+/// The file of a segment, and the number of its records.
+struct GrantedFile {
+    file: SegmentFile,
+    records: u64,
+}
+
+impl Pieces for GrantedFile {
+    type Piece = Vec<u8>;
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
+        self.file.next_piece().map_err(|e| e.to_string())
+    }
+
+    /// The records come with the last bytes, which have the metadata: a part of the file has none that can be read.
+    fn sent(&self) -> (u64, u64) {
+        (if self.file.is_read() { self.records } else { 0 }, self.file.at())
+    }
+}
+
+/// What a ticket is for, open to be read.
+struct Begun {
+    source: Source,
+    reading: Reading,
     is_owner: bool,
-) -> Result<Trailer, Status> {
+}
+
+enum Source {
+    Records(Download),
+    File(GrantedFile),
+}
+
+fn aborted() -> Status {
+    Status::internal("the download was aborted")
+}
+
+/// Passes pieces on until the last one. Returns the download, which has the sum of all.
+async fn pump<D: Pieces>(
+    mut download: D,
+    mut reading: Reading,
+    sender: &mpsc::Sender<D::Piece>,
+    is_owner: bool,
+) -> Result<D, Status> {
     // The deadline may drop this at any await.
     reading.fail("it was not finished");
     loop {
         let work = move || {
-            let batch = download.next_batch().map_err(|e| e.to_string());
-            (download, batch)
+            let piece = download.next();
+            (download, piece)
         };
-        let batch;
+        let piece;
         let read = tokio::task::spawn_blocking(work).await;
-        (download, batch) = read.map_err(|e| Status::internal(e.to_string()))?;
-        let sum = download.sum();
-        let batch = match batch {
-            Ok(Some(batch)) => batch,
+        (download, piece) = read.map_err(|e| Status::internal(e.to_string()))?;
+        let piece = match piece {
+            Ok(Some(piece)) => piece,
             Ok(None) => {
                 reading.finish();
-                return Ok(Trailer { records: sum.records(), crc: format!("{:08x}", sum.crc()) });
+                return Ok(download);
             }
             Err(why) => {
                 reading.fail(&why);
@@ -225,8 +317,9 @@ async fn pump(
                 return Err(Status::data_loss(why));
             }
         };
-        match timeout(STALLED, sender.send(batch)).await {
-            Ok(Ok(())) => reading.sent(sum.records(), sum.bytes()),
+        let (records, bytes) = download.sent();
+        match timeout(STALLED, sender.send(piece)).await {
+            Ok(Ok(())) => reading.sent(records, bytes),
             Ok(Err(_)) => {
                 reading.fail("the client went away");
                 return Err(Status::cancelled("the client is gone"));
@@ -356,7 +449,8 @@ impl Inner {
             ids = ids.split_off(&after);
             ids.remove(&after);
         }
-        let mut places = jobs.places(caller, &ids).map_err(|e| {
+        let may_be_whole = command.segments && command.records.is_all();
+        let mut places = jobs.places(caller, &ids, may_be_whole).map_err(|e| {
             reading.fail(&e.to_string());
             failed(caller, &e)
         })?;
@@ -378,12 +472,18 @@ impl Inner {
         let (mut endpoints, mut total, now) = (Vec::new(), 0, seconds_now());
         for portion in places.portions {
             total += portion.records;
+            let whole = portion.segment;
             let metadata = EndpointMetadata {
                 records: portion.records,
                 sealed: portion.is_sealed,
                 jobs: portion.jobs.clone(),
+                segment: whole
+                    .as_ref()
+                    .map(|it| FileMetadata { name: it.name.clone(), bytes: it.bytes }),
             };
-            let granted = Granted { jobs: portion.jobs, wanted: wanted.clone() };
+            let records = portion.records;
+            let segment = whole.map(|it| SegmentGrant { name: it.name, records });
+            let granted = Granted { jobs: portion.jobs, wanted: wanted.clone(), segment };
             let signer = self.signer(caller)?;
             let Some(ticket) = ticket::ticket(signer, (caller, site), granted, now) else {
                 continue;
@@ -410,7 +510,7 @@ impl Inner {
     }
 
     /// Checks a ticket, and begins its download.
-    fn begin(&self, caller: &Caller, ticket: &[u8]) -> Result<(Download, Reading, bool), Status> {
+    fn begin(&self, caller: &Caller, ticket: &[u8]) -> Result<Begun, Status> {
         let gone = || Status::not_found("this hub has no jobs");
         let jobs = self.jobs(caller)?.ok_or_else(gone)?;
         let mut reading = jobs.reading(caller, Question::Download);
@@ -434,7 +534,20 @@ impl Inner {
         }
         reading.jobs(granted.jobs.len() as u64);
         let is_owner = may(caller, Action::ReadLog).is_ok();
-        Ok((jobs.download(granted.jobs, granted.wanted), reading, is_owner))
+        let source = match granted.segment {
+            None => Source::Records(jobs.download(granted.jobs, granted.wanted)),
+            Some(SegmentGrant { name, records }) => {
+                let file = jobs.segment_file(&name).map_err(|e| failed(caller, &e))?;
+                let gone =
+                    || Status::not_found("the segment was merged with another one, or removed");
+                let file = file.ok_or_else(|| {
+                    reading.fail("the segment is gone");
+                    gone()
+                })?;
+                Source::File(GrantedFile { file, records })
+            }
+        };
+        Ok(Begun { source, reading, is_owner })
     }
 }
 

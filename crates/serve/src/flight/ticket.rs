@@ -33,6 +33,17 @@ struct Payload {
     until: u64,
     jobs: Vec<OfJob>,
     wanted: Wanted,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    segment: Option<SegmentGrant>,
+}
+
+/// The right to the file of a segment.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SegmentGrant {
+    /// The name of the file.
+    pub(super) name: String,
+    /// Number of its records.
+    pub(super) records: u64,
 }
 
 /// The records that a ticket is for.
@@ -40,6 +51,8 @@ struct Payload {
 pub(super) struct Granted {
     pub(super) jobs: Vec<OfJob>,
     pub(super) wanted: Wanted,
+    /// The segment that has the parts of these jobs and no others, if its file is to be sent.
+    pub(super) segment: Option<SegmentGrant>,
 }
 
 /// Returns the time, in seconds of UNIX time.
@@ -61,6 +74,7 @@ pub(super) fn ticket(
         until: now.saturating_add(VALID_FOR.as_secs()),
         jobs: granted.jobs,
         wanted: granted.wanted,
+        segment: granted.segment,
     };
     Some(signer.sign(&serde_json::to_vec(&payload).ok()?))
 }
@@ -93,7 +107,8 @@ pub(super) fn check(
             "the ticket has ended; it is valid for five minutes",
         );
     }
-    Ok(Granted { jobs: payload.jobs, wanted: payload.wanted })
+    let Payload { jobs, wanted, segment, .. } = payload;
+    Ok(Granted { jobs, wanted, segment })
 }
 
 #[cfg(test)]
@@ -113,7 +128,8 @@ mod tests {
             parts: vec![(0, 2)],
             open_from: Some(3),
         }];
-        Granted { jobs, wanted: Wanted { from_ns: Some(7), ..Wanted::default() } }
+        let wanted = Wanted { from_ns: Some(7), ..Wanted::default() };
+        Granted { jobs, wanted, segment: None }
     }
 
     #[test]

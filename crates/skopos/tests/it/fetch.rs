@@ -7,10 +7,11 @@ use serde_json::{Value as Json, json};
 use skopos_hub::client::{reach, store_jobs};
 use skopos_hub::jobs::Wanted;
 use skopos_hub::messages::{JobDocument, StoreRequest};
-use skopos_model::job::JobId;
+use skopos_model::Timestamp;
+use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_serve::downloads::{JobName, PlacesCommand, VERSION};
 use skopos_serve::fetch::{FetchError, Fetcher, FoundEndpoint, HubAddress};
-use skopos_store::jobs::Segment;
+use skopos_store::jobs::{JobPart, Lts, Segment, StoredRecord};
 
 use crate::certificates::Site;
 use crate::flight::{FlightServer, free_port};
@@ -394,4 +395,113 @@ fn the_next_location_is_taken_when_one_does_not_answer() {
     let (code, document) = fetched(&up.run(&fetch));
     assert_eq!((code, &document["records"]), (0, &json!(13)), "{document}");
     assert_eq!(records(&out.join("default"), "1"), 13);
+}
+
+/// Returns the part of a job that has ended, with a number of measurements.
+fn part(job: &str, user: &str, samples: usize) -> JobPart {
+    let id = JobId::new(job, 0).expect("an id");
+    let document = json!({ "user": user }).to_string();
+    let contents = std::iter::once((Kind::Start, document.into_bytes()))
+        .chain(
+            (0..samples)
+                .map(|at| (Kind::Sample, JobRecord::sample_content("node", &[at as f64, 0.5]))),
+        )
+        .chain(std::iter::once((Kind::End, b"{\"state\":\"completed\"}".to_vec())));
+    let record = |(at, (kind, content)): (i64, (Kind, Vec<u8>))| {
+        let time = Timestamp::from_nanos(1_700_000_000_000_000_000 + at);
+        StoredRecord::of(&JobRecord {
+            kind,
+            job,
+            generation: 0,
+            node: "n01",
+            time,
+            content: &content,
+        })
+    };
+    let records = (0..).zip(contents).map(record).collect();
+    JobPart { id, number: 0, records, marks: Vec::new() }
+}
+
+/// Returns a hub whose jobs are sealed in segments, one for each list of jobs.
+fn hub_of(segments: &[&[JobPart]], port: u16) -> Running {
+    let folder = crate::support::runtime_dir();
+    let lts = folder.path().join("state/jobs/lts");
+    let store = Lts::open(&lts).expect("a folder");
+    for parts in segments {
+        store.seal(parts, Timestamp::from_nanos(1_700_000_100_000_000_000)).expect("sealed");
+    }
+    drop(store);
+    fs::write(folder.path().join("state/jobs/site"), "default\n").expect("written");
+    let rebuilt = run(folder.path(), &["mds", "rebuild"]);
+    assert_eq!(rebuilt.code, 0, "{}", rebuilt.stderr);
+    Running::start_in(folder, "up", &["--flight", &format!("127.0.0.1:{port}")])
+}
+
+/// A segment whose jobs are all wanted comes as the file that it is; its parts that are there already do not come twice.
+#[test]
+fn a_whole_segment_is_fetched_as_a_file() {
+    let port = free_port();
+    let hub = hub_of(&[&[part("1", "ann", 5), part("2", "ann", 7)], &[part("3", "ann", 9)]], port);
+    let fetch = |folder: &str, args: &[&str]| {
+        let out = hub.path().join(folder);
+        let all =
+            [&["job", "fetch", "--json", "--out", out.to_str().expect("text")], args].concat();
+        let (code, document) = fetched(&hub.run(&all));
+        assert_eq!(code, 0, "{document}");
+        (out.join("default"), document)
+    };
+    let (site, document) = fetch("all", &["1", "2", "3"]);
+    let numbers = (&document["fetched_parts"], &document["records"]);
+    assert_eq!(numbers, (&json!(3), &json!(7 + 9 + 11)), "{document}");
+    let (mut own, mut sent) = (segments(&hub.path().join("state/jobs/lts")), segments(&site));
+    own.sort();
+    sent.sort();
+    let content = |paths: &[PathBuf]| {
+        let file = |path: &PathBuf| {
+            (path.file_name().map(ToOwned::to_owned), fs::read(path).expect("whole"))
+        };
+        paths.iter().map(file).collect::<Vec<_>>()
+    };
+    assert_eq!((content(&own), own.len()), (content(&sent), 2));
+    // One of two jobs is there: the other one alone is kept of the segment.
+    let (site, document) = fetch("some", &["2"]);
+    assert_eq!((segments(&site).len(), &document["records"]), (1, &json!(9)), "{document}");
+    let (site, document) = fetch("some", &["1", "2"]);
+    assert_eq!((&document["kept_parts"], &document["fetched_parts"]), (&json!(1), &json!(1)));
+    assert_eq!(["1", "2"].map(|job| records(&site, job)), [7, 9]);
+    assert_eq!(fs::read_dir(site.join("arriving")).expect("a folder").count(), 0);
+    // A ticket of a segment is one for all of its records, and for nobody who asks for some.
+    let url = format!("grpc://127.0.0.1:{port}");
+    let mut fetcher =
+        Fetcher::connect(&HubAddress { url, ..HubAddress::default() }).expect("a hub");
+    let mut files = |jobs: &[&str], kind: Option<&str>| {
+        let kinds = kind.map(str::to_owned).into_iter().collect();
+        let records = Wanted { kinds, ..Wanted::default() };
+        let asked = PlacesCommand { segments: true, records, ..command(jobs) };
+        let (_, endpoints) = fetcher.places(&asked).expect("answered");
+        endpoints.iter().filter(|endpoint| endpoint.metadata.segment.is_some()).count()
+    };
+    assert_eq!(files(&["1", "2", "3"], None), 2);
+    assert_eq!(files(&["1", "3"], None), 1);
+    assert_eq!(files(&["1"], None), 0);
+    assert_eq!(files(&["1", "2", "3"], Some("end")), 0);
+}
+
+/// A damaged segment is not taken over; the jobs in it that are whole come one by one.
+#[test]
+fn a_damaged_segment_does_not_keep_its_whole_jobs() {
+    let hub = hub_of(&[&[part("1", "ann", 40_000), part("2", "ann", 40_000)]], free_port());
+    let path = segments(&hub.path().join("state/jobs/lts")).remove(0);
+    let mut bytes = fs::read(&path).expect("readable");
+    // Most of the file are values, first those of job 1.
+    let quarter = bytes.len() / 4;
+    bytes[quarter] ^= 4;
+    fs::write(&path, bytes).expect("ours");
+    let out = hub.path().join("out");
+    let all = ["job", "fetch", "--json", "1", "2", "--out", out.to_str().expect("text")];
+    let (code, document) = fetched(&hub.run(&all));
+    let site = out.join("default");
+    assert_eq!((code, &document["missing"][0]["jobs"]), (1, &json!(["1"])), "{document}");
+    assert_eq!([records(&site, "1"), records(&site, "2")], [0, 40_002], "{document}");
+    assert_eq!(fs::read_dir(site.join("arriving")).expect("a folder").count(), 0);
 }

@@ -85,7 +85,11 @@ impl Running {
 
     /// Starts the role `verb`: `agent` or `up`.
     pub(crate) fn start_as(verb: &str, extra: &[&str]) -> Self {
-        let dir = runtime_dir();
+        Self::start_in(runtime_dir(), verb, extra)
+    }
+
+    /// Starts the role `verb` in a folder that may have files.
+    pub(crate) fn start_in(dir: TempDir, verb: &str, extra: &[&str]) -> Self {
         let (child, told) = start_role(dir.path(), verb, extra);
         Self { dir, child, _stdout: Some(told) }
     }

@@ -37,7 +37,10 @@ pub use intake::{
     Intake, IntakeLimits, OpenJob, Progress, PushOutcome, Pushed, Reached, Refusal, SealedParts,
     UnreadPart, Unsealed,
 };
-pub use lts::{Changes, Lts, Placed, Retention, SegmentDamage, Version};
+pub use lts::{
+    Changes, Lts, Placed, Retention, SegmentDamage, SegmentFile, Version, WholeSegment,
+    is_segment_name,
+};
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
 pub use reads::{MAX_READ_BYTES, ReadLog, ReadLogLimits};
 pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};

@@ -1,8 +1,9 @@
-//! Whole segments that are copied: to a replica, and back from it.
+//! Whole segments that are copied: to a replica and back from it, and to clients that download all of their jobs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
 
 use super::chores::Changes;
@@ -14,6 +15,59 @@ use crate::log::{self, DiskFile, Error, io_at};
 
 /// The most bytes of a segment that are in memory while it is copied.
 const COPY_BYTES: u64 = 1 << 20;
+
+/// A segment of which all parts may be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeSegment {
+    /// The name of the file.
+    pub name: String,
+    /// The number of parts.
+    pub parts: usize,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// The file of a segment that is read from its begin to its end. It may be removed meanwhile.
+#[derive(Debug)]
+pub struct SegmentFile {
+    path: PathBuf,
+    file: Box<dyn DiskFile>,
+    at: u64,
+    length: u64,
+}
+
+impl SegmentFile {
+    /// Returns the bytes that were read so far.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Returns true if all bytes were read.
+    pub fn is_read(&self) -> bool {
+        self.at >= self.length
+    }
+
+    /// Reads the next piece; `None` at the end. The reader of the copy checks the bytes: a segment has checksums.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let length = (self.length - self.at).min(COPY_BYTES);
+        if length == 0 {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; length as usize];
+        let read = self.file.read_at(&mut bytes, self.at);
+        read.map_err(io_at(&self.path, "it cannot be read"))?;
+        self.at += length;
+        Ok(Some(bytes))
+    }
+}
+
+/// Returns true if this is the name of a segment. Then it has no separators of paths.
+pub fn is_segment_name(name: &str) -> bool {
+    SegmentName::parse(name).is_some()
+}
 
 /// A state of the list of segments: it differs after each change of the list.
 pub type Version = (u64, usize);
@@ -67,6 +121,30 @@ impl Lts {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             opened => opened.map(Some).map_err(io_at(&path, "it cannot be opened")),
         }
+    }
+
+    /// Describes the segment that has a part of a job; `None` if there is none.
+    ///
+    /// # Errors
+    /// The segment cannot be read.
+    pub fn segment_of(&self, id: &JobId, part: u32) -> Result<Option<WholeSegment>, Error> {
+        let found = self.find_part(id, part)?;
+        Ok(found.map(|(segment, _)| WholeSegment {
+            name: segment.name().to_owned(),
+            parts: segment.parts().len(),
+            bytes: segment.bytes(),
+        }))
+    }
+
+    /// Opens the file of a segment; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open_file(&self, name: &str) -> Result<Option<SegmentFile>, Error> {
+        let path = self.folder.join(name);
+        let Some(file) = self.open_to_copy(name)? else { return Ok(None) };
+        let length = file.length().map_err(io_at(&path, "its length cannot be read"))?;
+        Ok(Some(SegmentFile { path, file, at: 0, length }))
     }
 
     /// Checks every byte of the next segment after `after` in the order of their arrival, and returns its place. Damage is

@@ -24,6 +24,6 @@ mod copies;
 mod tests;
 
 pub use chores::{Changes, Retention, SegmentDamage};
-pub use copies::Version;
 pub(in crate::jobs) use copies::whole;
+pub use copies::{SegmentFile, Version, WholeSegment, is_segment_name};
 pub use folder::{Lts, Placed};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::reader::Length as _;
 use skopos_model::Timestamp;
 use skopos_model::job::JobId;
 
@@ -21,6 +22,7 @@ use crate::sealed::{self, Blocks, failed};
 /// A segment that is open to be read. Its file may be removed meanwhile.
 pub struct Segment {
     path: PathBuf,
+    bytes: u64,
     head: Head,
     metadata: ParquetMetaData,
     parts: Vec<PartInfo>,
@@ -82,12 +84,18 @@ impl Segment {
         if parts.last().map_or(0, |last| last.rows.end) != rows {
             return Err(because("its rows differ from its list of parts"));
         }
-        Ok(Self { path: path.to_path_buf(), head, metadata, parts, groups, blocks })
+        let (path, bytes) = (path.to_path_buf(), tail.len());
+        Ok(Self { path, bytes, head, metadata, parts, groups, blocks })
     }
 
     /// Returns the name of the file.
     pub fn name(&self) -> &str {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// Returns the bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Returns the parts, in the order of the rows: by job, then by number.
@@ -123,8 +131,11 @@ impl Segment {
         }
     }
 
-    /// Reads a part.
-    pub(in crate::jobs) fn read_part(&self, part: &PartInfo) -> Result<JobPart, Error> {
+    /// Reads a part of this segment, and checks all of its bytes.
+    ///
+    /// # Errors
+    /// The part is damaged, or it cannot be read.
+    pub fn read_part(&self, part: &PartInfo) -> Result<JobPart, Error> {
         let rows = self.rows(part).map_err(|e| failed(&self.path, e))?;
         let is_whole = rows.iter().zip(0u32..).all(|((position, _), at)| *position == at);
         let records: Vec<StoredRecord> = rows.into_iter().map(|(_, record)| record).collect();

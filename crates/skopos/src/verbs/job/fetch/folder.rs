@@ -32,7 +32,7 @@ pub(super) struct Folder {
     next: AtomicU64,
 }
 
-fn failed(path: &Path, what: &str, e: &dyn std::error::Error) -> Failure {
+pub(super) fn failed(path: &Path, what: &str, e: &dyn std::error::Error) -> Failure {
     Failure::new(format!("{} cannot be {what}", path.display())).because(e)
 }
 
@@ -62,6 +62,9 @@ pub(super) fn check_conditions(out: &Path, wanted: &Wanted) -> Result<(), Failur
 /// The folder of records that are not sealed.
 const RUNNING: &str = "running";
 
+/// The folder of files that are on their way.
+const ARRIVING: &str = "arriving";
+
 impl Folder {
     /// Opens the files of a site, and verifies each byte of them. Unfinished files, and those of running jobs, are removed.
     pub(super) fn open(out: &Path, site: &str) -> Result<Self, Failure> {
@@ -73,6 +76,7 @@ impl Folder {
         let path = out.join(site);
         let (mut present, mut last) = (BTreeSet::new(), 0);
         empty(&path.join(RUNNING))?;
+        empty(&path.join(ARRIVING))?;
         for name in names(&path)? {
             let file = path.join(&name);
             if name.ends_with(".tmp") {
@@ -103,6 +107,11 @@ impl Folder {
     /// Returns the folder of records that are sealed, or not.
     pub(super) fn of(&self, is_sealed: bool) -> PathBuf {
         if is_sealed { self.path.clone() } else { self.path.join(RUNNING) }
+    }
+
+    /// Returns the folder of files that are not checked yet.
+    pub(super) fn arriving(&self) -> PathBuf {
+        self.path.join(ARRIVING)
     }
 
     /// Returns the number of the next file.

@@ -4,6 +4,7 @@ mod args;
 mod task;
 mod folder;
 mod question;
+mod arrival;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -61,7 +62,8 @@ pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure
     let mut fetched = Fetched::default();
     let mut folders: BTreeMap<String, Folder> = BTreeMap::new();
     for round in 0..ROUNDS {
-        let Found { sites, mut missing, jobs } = ask(&address, args, &records)?;
+        // A damaged segment has other jobs that are whole, which the second round gets one by one.
+        let Found { sites, mut missing, jobs } = ask(&address, args, &records, round == 0)?;
         (fetched.jobs, fetched.sites) = (jobs, sites.keys().cloned().collect());
         let mut tasks = Vec::new();
         for (site, found) in sites {

@@ -35,17 +35,19 @@ fn names_of(typed: &str) -> Vec<JobName> {
     std::iter::once(whole).chain(run).collect()
 }
 
-/// Asks where the jobs lie. The hub of the address must answer; another site that does not is missing.
+/// Asks where the jobs lie, and with `segments` for the files of whole segments. The hub of the address must answer; another site that does not is missing.
 pub(super) fn ask(
     address: &HubAddress,
     args: &FetchArgs,
     records: &Wanted,
+    segments: bool,
 ) -> Result<Found, Failure> {
     let commands: Vec<PlacesCommand> = match &args.condition {
         Some(condition) => vec![PlacesCommand {
             skopos_jobs: VERSION,
             condition: Some(condition.clone()),
             records: records.clone(),
+            segments,
             ..PlacesCommand::default()
         }],
         None => args
@@ -55,6 +57,7 @@ pub(super) fn ask(
                 skopos_jobs: VERSION,
                 jobs: ids.iter().flat_map(|id| names_of(id)).collect(),
                 records: records.clone(),
+                segments,
                 ..PlacesCommand::default()
             })
             .collect(),

@@ -1,5 +1,7 @@
 //! Nouns of a download: the places of a site, a task, and what is missing.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use skopos_hub::jobs::OfJob;
 use skopos_model::job::JobId;
@@ -18,6 +20,13 @@ pub(super) struct Task {
     /// The hub that was asked.
     pub(super) address: HubAddress,
     pub(super) endpoint: FoundEndpoint,
+}
+
+impl Task {
+    /// Returns the sealed parts, sorted.
+    pub(super) fn parts(&self) -> BTreeSet<(JobId, u32)> {
+        self.endpoint.metadata.jobs.iter().flat_map(parts).collect()
+    }
 }
 
 /// Something that was not fetched.

@@ -13,6 +13,7 @@ use skopos_serve::fetch::{FetchError, Fetcher};
 use skopos_store::jobs::{JobPart, SegmentWriter};
 use skopos_term::Failure;
 
+use super::arrival;
 use super::folder::Folder;
 use super::task::{Missing, Task};
 
@@ -126,6 +127,9 @@ fn fetch_from(
     let Some(hub) = hubs.get_mut(url) else {
         return Err(FetchError::Failed(Failure::new("there is no connection")));
     };
+    if let Some(file) = &task.endpoint.metadata.segment {
+        return arrival::fetch(hub, (task, file), folder);
+    }
     let mut files =
         Files { folder, is_sealed: task.endpoint.metadata.sealed, writers: Vec::new(), part: None };
     let got = hub.get(&task.endpoint.ticket, &mut |placed| files.push(placed));
