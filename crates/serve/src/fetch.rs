@@ -43,6 +43,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 /// The longest message: a record has at most 8 MiB, and an answer about places some megabytes.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
+/// The most parts of an endpoint that a client takes: those of a segment, or of a job of years.
+const MAX_PARTS: u64 = 1 << 20;
+
 /// Bytes that the hub may send before the client has taken any: a few batches.
 const WINDOW_BYTES: u32 = 4 << 20;
 
@@ -184,10 +187,16 @@ impl Fetcher {
             serde_json::from_slice(&info.app_metadata).map_err(|e| self.not_valid(&e))?;
         let endpoint = |endpoint: FlightEndpoint| {
             let metadata = serde_json::from_slice(&endpoint.app_metadata);
+            let metadata: EndpointMetadata = metadata.map_err(|e| self.not_valid(&e))?;
+            let ranges = metadata.jobs.iter().flat_map(|of| &of.parts);
+            let count = |(from, to): &(u32, u32)| u64::from(to.saturating_sub(*from)) + 1;
+            if ranges.map(count).sum::<u64>() > MAX_PARTS {
+                return Err(self.damaged("an endpoint has too many parts"));
+            }
             Ok(FoundEndpoint {
                 ticket: endpoint.ticket.map(|ticket| ticket.ticket.to_vec()).unwrap_or_default(),
                 locations: endpoint.location.into_iter().map(|location| location.uri).collect(),
-                metadata: metadata.map_err(|e| self.not_valid(&e))?,
+                metadata,
             })
         };
         let endpoints = info.endpoint.into_iter().map(endpoint);

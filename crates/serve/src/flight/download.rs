@@ -6,7 +6,7 @@
 //! A client may take whole segments: if a caller asks for all jobs of one, the stream is its file, in pieces without metadata.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arrow_flight::encode::FlightDataEncoderBuilder;
@@ -22,6 +22,7 @@ use skopos_hub::jobs::{
     download_schema, holder_of,
 };
 use skopos_model::job::{JobId, Kind};
+use skopos_model::unpoisoned;
 use skopos_query::arrow::array::{Array as _, AsArray as _, RecordBatch};
 use skopos_query::arrow::datatypes::Int64Type;
 use skopos_query::{Engine, Limits};
@@ -83,6 +84,8 @@ struct Inner {
     /// The identity of the hub, if it has a certificate of a hub.
     identity: Option<Arc<Identity>>,
     signer: OnceLock<TicketSigner>,
+    /// Held while the signer is made: two first questions must not make two keys.
+    making: Mutex<()>,
     running: Shares<String>,
     asking: Shares<String>,
 }
@@ -109,8 +112,8 @@ impl Downloads {
         let identity = identity.filter(|identity| identity.names().is_hub);
         let running = Shares::new(DOWNLOADS_OF_ONE, DOWNLOADS_OF_ALL);
         let asking = Shares::new(QUESTIONS_OF_ONE, QUESTIONS_OF_ALL);
-        let signer = OnceLock::new();
-        Self(Arc::new(Inner { engine, place, counts, identity, signer, running, asking }))
+        let (signer, making) = (OnceLock::new(), Mutex::default());
+        Self(Arc::new(Inner { engine, place, counts, identity, signer, making, running, asking }))
     }
 
     /// Returns true if a command asks where jobs lie: it is JSON, and those of Flight SQL are not.
@@ -368,6 +371,10 @@ fn command_of(bytes: &[u8]) -> Result<PlacesCommand, Status> {
 
 impl Inner {
     fn signer(&self, caller: &Caller) -> Result<&TicketSigner, Status> {
+        if let Some(signer) = self.signer.get() {
+            return Ok(signer);
+        }
+        let _making = unpoisoned(self.making.lock());
         if let Some(signer) = self.signer.get() {
             return Ok(signer);
         }

@@ -22,12 +22,13 @@ use skopos_hub::jobs::{
 };
 use skopos_query::arrow::array::RecordBatch;
 use tokio::sync::mpsc::{self, Sender};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::{Code, Status};
 
 use super::keep::{Primary, keep};
 use super::plain_data::refusal;
 use super::status;
+use crate::shares::{Share, Shares};
 
 /// Pause before records are offered again to a storage that is full.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -40,6 +41,40 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Number of acknowledgements that wait for the client. It may read none; then the hub reads no more records.
 const WAITING: usize = 4;
+
+/// Streams of one caller at a time, and of all callers. Each holds a batch of a megabyte, and its acknowledgements.
+const STREAMS_OF_ONE: usize = 64;
+const STREAMS_OF_ALL: usize = 1024;
+
+/// Time in which a client sends the first message.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The streams of records that are open, by caller.
+#[derive(Clone, Debug)]
+pub(super) struct Streams(Arc<Shares<String>>);
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self(Arc::new(Shares::new(STREAMS_OF_ONE, STREAMS_OF_ALL)))
+    }
+}
+
+impl Streams {
+    fn open(&self, caller: &Caller) -> Result<Share<String>, Status> {
+        let holder = match caller {
+            Caller::Owner => "owner".to_owned(),
+            Caller::User(user) => format!("user/{}", user.name),
+            Caller::Node(names) => format!("node/{}", names.node),
+            _ => String::new(),
+        };
+        self.0.take(&holder).ok_or_else(|| {
+            let hint =
+                "a producer sends its records in one stream, and opens another when that ends";
+            let text = "too many streams of records are open";
+            status::with_hint(Code::ResourceExhausted, text, Some(hint))
+        })
+    }
+}
 
 /// The answer to `DoPut`.
 pub(super) type Acknowledgements = BoxStream<'static, Result<PutResult, Status>>;
@@ -74,11 +109,13 @@ impl Address {
 
 /// Stores the records of a stream, and acknowledges them.
 pub(super) async fn put(
-    place: Arc<JobsPlace>,
+    (place, streams): (Arc<JobsPlace>, &Streams),
     caller: Caller,
     mut data: PeekableFlightDataStream,
 ) -> Result<Acknowledgements, Status> {
-    let first = data.peek().await.cloned().transpose()?;
+    let share = streams.open(&caller)?;
+    let late = |_| Status::deadline_exceeded("the stream has no first message");
+    let first = timeout(FIRST_TIMEOUT, data.peek()).await.map_err(late)?.cloned().transpose()?;
     let descriptor = first.as_ref().and_then(|first| first.flight_descriptor.as_ref());
     if let Some(primary) = Primary::of(descriptor)? {
         return keep(place, caller, primary, data).await;
@@ -99,7 +136,10 @@ pub(super) async fn put(
     let session = jobs.session();
     let put =
         Put { jobs, caller, address, session, sender, last: None, sent: None, progress: None };
-    tokio::spawn(put.run(data));
+    tokio::spawn(async move {
+        put.run(data).await;
+        drop(share);
+    });
     let acknowledgements =
         stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
     Ok(acknowledgements.boxed())

@@ -36,7 +36,7 @@ use super::handle::Handle;
 use super::info::{SQL_INFO, TYPES};
 use super::plain_data::refusal;
 use super::prepared::{Bound, Statements};
-use super::put::{Acknowledgements, put};
+use super::put::{Acknowledgements, Streams, put};
 use super::status;
 use skopos_hub::counts::Counts;
 use skopos_hub::jobs::JobsPlace;
@@ -56,6 +56,7 @@ pub(super) struct SqlService {
     jobs: Arc<JobsPlace>,
     counts: Arc<Counts>,
     statements: Statements,
+    puts: Streams,
     /// Identifier of this hub: handles of an earlier hub at this address are unknown.
     hub: u64,
 }
@@ -72,6 +73,7 @@ impl SqlService {
             jobs,
             counts,
             statements: Statements::default(),
+            puts: Streams::default(),
             hub: u64::try_from(since.as_nanos()).unwrap_or_default(),
         }
     }
@@ -479,7 +481,7 @@ impl FlightSqlService for SqlService {
         _: Any,
     ) -> Answer<Acknowledgements> {
         let caller = caller_of(&request);
-        put(self.jobs.clone(), caller, request.into_inner()).await.map(Response::new)
+        put((self.jobs.clone(), &self.puts), caller, request.into_inner()).await.map(Response::new)
     }
 
     /// Does nothing: the properties are constants.

@@ -234,7 +234,14 @@ impl Lts {
         };
         // Without the lock: a bucket answers after some milliseconds.
         let segment = match Segment::open_on(&*self.disk, &self.folder.join(name.file_name())) {
-            Err(e) if e.is_gone() => return Ok(None),
+            Err(e) if e.is_gone() => {
+                // A removal of ours ends before this look; whoever else removes files has lost jobs.
+                if self.state().segments.contains_key(&slot) {
+                    let why = "it is gone, and nothing here removed it".to_owned();
+                    self.note_damage(Damage { file: name.file_name(), why });
+                }
+                return Ok(None);
+            }
             opened => Arc::new(opened?),
         };
         self.state().keep(slot, &segment);

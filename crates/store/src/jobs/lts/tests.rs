@@ -10,8 +10,8 @@ use skopos_model::job::{JobId, JobRecord, Kind};
 
 use super::{Changes, Lts, Placed, Retention};
 use crate::jobs::part::{JobPart, Mark, StoredRecord};
-use crate::log::Error;
 use crate::log::simulated::{Failures, Random, SimulatedDisk};
+use crate::log::{Disk as _, Error};
 
 const FOLDER: &str = "/lts";
 
@@ -372,6 +372,26 @@ fn a_segment_without_readable_metadata_is_moved_aside_when_the_folder_is_opened(
         let read = parts.iter().filter(|part| lts.read(&part.id).expect("read") == part.records);
         assert_eq!(read.count(), 2);
     }
+}
+
+#[test]
+fn a_segment_that_somebody_else_removed_is_named() {
+    let (disk, lts, parts) = filled(2);
+    drop(lts);
+    let lts = open(&disk);
+    let name = lts.find(&parts[0].id).expect("found")[0].segment.clone();
+    drop(lts);
+    let lts = open(&disk);
+    disk.remove(&Path::new(FOLDER).join(&name)).expect("removed");
+    lts.read(&parts[0].id).expect_err("it is gone");
+    let named: Vec<String> = lts.damaged().into_iter().map(|damage| damage.file).collect();
+    assert_eq!(named, [name]);
+    // A removal of its own is none.
+    let (_, lts, parts) = filled(3);
+    let all = Retention { max_age: Duration::MAX, max_bytes: 0 };
+    assert_eq!(lts.retain(&all, part_time(&parts[0])).removed.len(), 3);
+    assert!(lts.read(&parts[0].id).expect("nothing").is_empty());
+    assert_eq!(lts.damaged(), []);
 }
 
 #[test]

@@ -27,6 +27,8 @@ const DAMAGED: &str = "damaged";
 /// The files of one site.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
+    /// True if its parts have all of their records.
+    pub(super) has_all_records: bool,
     /// The parts that are whole.
     present: Mutex<BTreeSet<(JobId, u32)>>,
     next: AtomicU64,
@@ -67,7 +69,7 @@ const ARRIVING: &str = "arriving";
 
 impl Folder {
     /// Opens the files of a site, and verifies each byte of them. Unfinished files, and those of running jobs, are removed.
-    pub(super) fn open(out: &Path, site: &str) -> Result<Self, Failure> {
+    pub(super) fn open(out: &Path, site: &str, wanted: &Wanted) -> Result<Self, Failure> {
         // The name comes from a hub and becomes a path.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if site.is_empty() || site.starts_with('.') || !site.chars().all(is_plain) {
@@ -96,7 +98,8 @@ impl Folder {
                 }
             }
         }
-        Ok(Self { path, present: Mutex::new(present), next: AtomicU64::new(last) })
+        let (present, next) = (Mutex::new(present), AtomicU64::new(last));
+        Ok(Self { path, has_all_records: wanted.is_all(), present, next })
     }
 
     /// Removes the records that were not sealed when they were fetched. They are fetched again, and some may be sealed now.

@@ -25,8 +25,9 @@ use super::one::printable;
 /// Time for the answer of the hub of this machine.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The most times that the places of what is still missing are asked for: tickets end, and segments are joined meanwhile.
-const ROUNDS: usize = 4;
+/// The most times in a row that the places of what is missing are asked for without a sealed part in between. Tickets end, and
+/// segments are joined, while a long download runs.
+const IDLE_ROUNDS: usize = 3;
 
 /// The most missing things that are named. Further ones are counted.
 const MAX_NAMED: usize = 20;
@@ -61,14 +62,15 @@ pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure
     folder::check_conditions(&args.out, &records)?;
     let mut fetched = Fetched::default();
     let mut folders: BTreeMap<String, Folder> = BTreeMap::new();
-    for round in 0..ROUNDS {
-        // A damaged segment has other jobs that are whole, which the second round gets one by one.
-        let Found { sites, mut missing, jobs } = ask(&address, args, &records, round == 0)?;
+    let (mut round, mut idle) = (0, 0);
+    while idle < IDLE_ROUNDS {
+        // A damaged segment has other jobs that are whole, which a round after one without progress gets one by one.
+        let Found { sites, mut missing, jobs } = ask(&address, args, &records, idle == 0)?;
         (fetched.jobs, fetched.sites) = (jobs, sites.keys().cloned().collect());
         let mut tasks = Vec::new();
         for (site, found) in sites {
             if !folders.contains_key(&site) {
-                folders.insert(site.clone(), Folder::open(&args.out, &site)?);
+                folders.insert(site.clone(), Folder::open(&args.out, &site, &records)?);
             }
             let Some(folder) = folders.get(&site) else { continue };
             match round {
@@ -81,12 +83,13 @@ pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure
         fetched.fetched_parts += done.parts;
         fetched.records += done.records;
         fetched.bytes += done.bytes;
-        let may_be_better = done.is_worth_another_round;
+        let (may_be_better, is_ahead) = (done.is_worth_another_round, done.is_ahead);
         missing.extend(done.missing);
         fetched.missing = missing;
         if !may_be_better {
             break;
         }
+        (idle, round) = (if is_ahead { 0 } else { idle + 1 }, round + 1);
     }
     fetched.missing.sort();
     fetched.seconds = began.elapsed().as_secs_f64();

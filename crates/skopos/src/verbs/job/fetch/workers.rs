@@ -1,6 +1,6 @@
 //! Downloads endpoints, several at a time, each into files of its own.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,6 +28,8 @@ pub(super) struct Done {
     pub(super) records: u64,
     pub(super) bytes: u64,
     pub(super) missing: Vec<Missing>,
+    /// True if sealed records came that were not there.
+    pub(super) is_ahead: bool,
     /// True if a ticket was not taken, or records were gone: the places may be others now.
     pub(super) is_worth_another_round: bool,
 }
@@ -51,6 +53,7 @@ pub(super) fn run(
                     done.parts += parts;
                     done.records += records;
                     done.bytes += bytes;
+                    done.is_ahead |= task.endpoint.metadata.sealed;
                 }
                 Err(FetchError::Local(e)) => {
                     // The others stop too: the disk is full, most often.
@@ -130,8 +133,13 @@ fn fetch_from(
     if let Some(file) = &task.endpoint.metadata.segment {
         return arrival::fetch(hub, (task, file), folder);
     }
-    let mut files =
-        Files { folder, is_sealed: task.endpoint.metadata.sealed, writers: Vec::new(), part: None };
+    let mut files = Files {
+        folder,
+        is_sealed: task.endpoint.metadata.sealed,
+        writers: Vec::new(),
+        part: None,
+        came: BTreeSet::new(),
+    };
     let got = hub.get(&task.endpoint.ticket, &mut |placed| files.push(placed));
     let got = got.and_then(|sum| {
         files.end_part().map_err(FetchError::Local)?;
@@ -139,6 +147,12 @@ fn fetch_from(
     });
     match got {
         Ok(sum) => {
+            let missing = files.missing(task);
+            if let Some((id, part)) = missing {
+                files.abandon();
+                let text = format!("the hub at {url} left out part {part} of the job {id}");
+                return Err(FetchError::Failed(Failure::new(text)));
+            }
             let parts = files.finish().map_err(FetchError::Local)?;
             Ok((parts, sum.records(), sum.bytes()))
         }
@@ -156,6 +170,8 @@ struct Files<'f> {
     /// Usually one. The parts of a segment ascend, and a download of several segments may begin anew.
     writers: Vec<SegmentWriter>,
     part: Option<JobPart>,
+    /// Parts that came.
+    came: BTreeSet<(JobId, u32)>,
 }
 
 fn unwritten(e: &dyn std::error::Error) -> Failure {
@@ -185,6 +201,7 @@ impl Files<'_> {
     /// Writes the part that has ended, unless it is there already.
     fn end_part(&mut self) -> Result<(), Failure> {
         let Some(part) = self.part.take() else { return Ok(()) };
+        self.came.insert((part.id.clone(), part.number));
         if self.is_sealed && self.folder.has(&part.id, part.number) {
             return Ok(());
         }
@@ -203,6 +220,15 @@ impl Files<'_> {
             Some(writer) => writer.push(&part).map_err(|e| unwritten(&e)),
             None => Ok(()),
         }
+    }
+
+    /// Returns a sealed part of the task that did not come. Conditions on records may leave nothing of a part.
+    fn missing(&self, task: &Task) -> Option<(JobId, u32)> {
+        let parts = task.parts();
+        parts
+            .into_iter()
+            .find(|part| !self.came.contains(part))
+            .filter(|_| self.folder.has_all_records)
     }
 
     /// Gives the files their names. Returns the number of parts.
