@@ -49,6 +49,9 @@ const MAX_PARTS: u64 = 1 << 20;
 /// Bytes that the hub may send before the client has taken any: a few batches.
 const WINDOW_BYTES: u32 = 4 << 20;
 
+/// The longest frame that the hub may send. Frames of 16 KiB, the default of HTTP/2, cost two system calls each.
+const FRAME_BYTES: u32 = 1 << 20;
+
 /// The address of a hub, and what shows who asks.
 #[derive(Clone, Debug, Default)]
 pub struct HubAddress {
@@ -146,6 +149,7 @@ impl Fetcher {
         let target = Target::from_shared(format!("http://{host}")).map_err(|e| failed(&e))?;
         let target = target
             .connect_timeout(CONNECT_TIMEOUT)
+            .max_frame_size(FRAME_BYTES)
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(2 * WINDOW_BYTES);
         let connecting = async { target.connect_with_connector(connector).await };
