@@ -69,14 +69,29 @@ impl HubAddress {
     /// # Errors
     /// A file cannot be read.
     pub fn new(url: &str, authority: Option<&Path>, token: Option<&Path>) -> Result<Self, Failure> {
+        Self { url: url.to_owned(), ..Self::default() }.with_files(authority, token)
+    }
+
+    /// Takes the certificate of an authority and a token from files, where they are named.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn with_files(
+        mut self,
+        authority: Option<&Path>,
+        token: Option<&Path>,
+    ) -> Result<Self, Failure> {
         let read = |path: &Path| {
             std::fs::read(path)
                 .map_err(|e| Failure::new(format!("{} cannot be read", path.display())).because(&e))
         };
-        let authority = authority.map(read).transpose()?;
-        let token = token.map(read).transpose()?;
-        let token = token.map(|token| String::from_utf8_lossy(&token).trim().to_owned());
-        Ok(Self { url: url.to_owned(), authority, token })
+        if let Some(path) = authority {
+            self.authority = Some(read(path)?);
+        }
+        if let Some(path) = token {
+            self.token = Some(String::from_utf8_lossy(&read(path)?).trim().to_owned());
+        }
+        Ok(self)
     }
 
     /// Returns another site's hub, which does not get the token: it could use it here.

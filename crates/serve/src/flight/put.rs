@@ -290,3 +290,20 @@ fn refused(error: FlightError) -> Status {
         other => Status::invalid_argument(format!("the records are not valid: {other}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_has_a_bounded_number_of_streams_and_leaves_room_for_others() {
+        let streams = Streams::default();
+        let open = |caller: &Caller| streams.open(caller).map_err(|status| status.code());
+        let held: Vec<_> = (0..STREAMS_OF_ONE).map(|_| open(&Caller::Owner)).collect();
+        assert!(held.iter().all(Result::is_ok));
+        assert_eq!(open(&Caller::Owner).err(), Some(Code::ResourceExhausted));
+        assert!(open(&Caller::Anybody).is_ok());
+        drop(held);
+        assert!(open(&Caller::Owner).is_ok());
+    }
+}

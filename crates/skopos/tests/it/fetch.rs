@@ -22,7 +22,12 @@ use crate::support::{PATIENCE, Ran, Running, eventually, run};
 const ODD: &str = "a/../b'; DROP";
 
 /// Stores a job with a number of measurements in the hub of a runtime directory; one that has ended is sealed soon.
-fn store(dir: &Path, (job, user, project): (&str, &str, &str), samples: usize, has_ended: bool) {
+pub(crate) fn store(
+    dir: &Path,
+    (job, user, project): (&str, &str, &str),
+    samples: usize,
+    has_ended: bool,
+) {
     let record = |kind: &str, at: usize, document: Json| JobDocument {
         job: job.to_owned(),
         generation: 0,
@@ -50,7 +55,7 @@ fn store(dir: &Path, (job, user, project): (&str, &str, &str), samples: usize, h
     store_jobs(&stream, &request).expect("stored");
 }
 
-fn is_sealed(dir: &Path, jobs: usize) -> bool {
+pub(crate) fn is_sealed(dir: &Path, jobs: usize) -> bool {
     let listed = run(dir, &["sql", "--json", "SELECT job FROM jobs WHERE state = 'completed'"]);
     let segments = fs::read_dir(dir.join("state/jobs/lts")).into_iter().flatten();
     let parts = segments.filter_map(|file| Segment::open(&file.ok()?.path()).ok());
@@ -66,7 +71,7 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the number of records of a job in the segments of a folder, which must be whole.
-fn records(folder: &Path, job: &str) -> usize {
+pub(crate) fn records(folder: &Path, job: &str) -> usize {
     let id = JobId::new(job, 0).expect("an id");
     let of = |path: PathBuf| {
         let segment = Segment::open(&path).expect("a segment");

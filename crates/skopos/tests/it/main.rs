@@ -44,6 +44,7 @@ mod archive;
 mod job;
 mod jobs;
 mod fetch;
+mod fetch_namespaces;
 mod bucket;
 mod faults;
 mod replica;

@@ -42,6 +42,28 @@ pub(crate) struct FetchArgs {
     /// File with a token of the user
     #[arg(long, value_name = "FILE", requires = "hub")]
     pub(super) token_file: Option<PathBuf>,
+    /// File with a token of the user at another site
+    #[arg(long, value_name = "SITE=FILE", requires = "all_sites", value_parser = of_site)]
+    pub(super) site_token: Vec<OfSite>,
+    /// Certificate of the authority of another site [default: the one of `--authority`]
+    #[arg(long, value_name = "SITE=FILE", requires = "all_sites", value_parser = of_site)]
+    pub(super) site_authority: Vec<OfSite>,
+}
+
+/// A file for one site.
+#[derive(Clone, Debug)]
+pub(super) struct OfSite {
+    pub(super) site: String,
+    pub(super) file: PathBuf,
+}
+
+fn of_site(text: &str) -> Result<OfSite, String> {
+    match text.split_once('=') {
+        Some((site, file)) if !site.is_empty() && !file.is_empty() => {
+            Ok(OfSite { site: site.to_owned(), file: file.into() })
+        }
+        _ => Err("write it like `south=token.txt`".to_owned()),
+    }
 }
 
 fn kinds() -> PossibleValuesParser {

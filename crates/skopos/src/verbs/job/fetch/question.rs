@@ -7,7 +7,7 @@ use skopos_serve::downloads::{JobName, PlacesCommand, VERSION};
 use skopos_serve::fetch::{Fetcher, HubAddress};
 use skopos_term::Failure;
 
-use super::args::FetchArgs;
+use super::args::{FetchArgs, OfSite as OfSiteFile};
 use super::task::{Missing, OfSite};
 
 /// The most ids of one command.
@@ -65,11 +65,23 @@ pub(super) fn ask(
     let mut found = Found { sites: BTreeMap::new(), missing: Vec::new(), jobs: 0 };
     let others = ask_one(address, &commands, &mut found)?;
     if args.all_sites {
+        let named = args.site_token.iter().chain(&args.site_authority);
+        if let Some(unknown) = named.map(|of| &of.site).find(|site| !others.contains_key(*site)) {
+            let known: Vec<&str> = others.keys().map(String::as_str).collect();
+            return Err(Failure::new(format!("the hub knows no site {unknown:?}"))
+                .hint(format!("sites that it knows: {}", known.join(", "))));
+        }
         for (site, url) in others {
             if found.sites.contains_key(&site) {
                 continue;
             }
-            if let Err(e) = ask_one(&address.elsewhere(&url), &commands, &mut found) {
+            let of = |files: &[OfSiteFile]| {
+                files.iter().find(|of| of.site == site).map(|of| of.file.clone())
+            };
+            let (authority, token) = (of(&args.site_authority), of(&args.site_token));
+            let there = address.elsewhere(&url);
+            let there = there.with_files(authority.as_deref(), token.as_deref())?;
+            if let Err(e) = ask_one(&there, &commands, &mut found) {
                 let (why, jobs) = (e.in_one_line(), Vec::new());
                 found.missing.push(Missing { site: Some(site), jobs, why });
             }
