@@ -16,7 +16,7 @@ use crate::programs;
 /// The longest time until the hub listens.
 const START: Duration = Duration::from_secs(60);
 
-/// How a hub differs from one without configuration.
+/// Settings of a hub.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setup<'s> {
     /// The name of its site; the usual one if it is empty.

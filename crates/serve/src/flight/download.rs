@@ -209,8 +209,7 @@ impl Downloads {
         download: D,
         (reading, is_owner): (Reading, bool),
         share: Share<String>,
-    ) -> (BoxStream<'static, Result<D::Piece, FlightError>>, oneshot::Receiver<Result<D, Status>>)
-    {
+    ) -> (Arriving<D::Piece>, oneshot::Receiver<Result<D, Status>>) {
         let running = self.0.counts.run();
         let (sender, receiver) = mpsc::channel(WAITING);
         let (end, ended) = oneshot::channel();
@@ -232,6 +231,9 @@ impl Downloads {
         (pieces.boxed(), ended)
     }
 }
+
+/// Pieces of a download.
+type Arriving<P> = BoxStream<'static, Result<P, FlightError>>;
 
 /// A download that is read piece by piece.
 trait Pieces: Send + 'static {
@@ -275,7 +277,7 @@ impl Pieces for GrantedFile {
     }
 }
 
-/// What a ticket is for, open to be read.
+/// The records of a ticket, open to be read.
 struct Begun {
     source: Source,
     reading: Reading,
