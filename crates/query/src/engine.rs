@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::admission::Permit;
 use crate::answer::Answer;
+use crate::divided::{Hubs, Worker};
 use crate::error::Error;
 use crate::inputs::Inputs;
 use crate::limits::Limits;
@@ -56,7 +57,8 @@ impl Engine {
     /// # Errors
     /// The engine cannot start its threads.
     pub fn new(tables: Registry) -> Result<Self, Error> {
-        let planner = Planner::new(tables.into())?;
+        let pieced = Arc::new(tables.pieced.clone());
+        let planner = Planner::new(tables.into(), pieced)?;
         let shared = Opaque::new(planner.shared()?);
         Ok(Self { planner: Opaque::new(planner), shared })
     }
@@ -66,6 +68,28 @@ impl Engine {
     #[must_use]
     pub fn standing(&self) -> Self {
         Self { planner: self.shared.clone(), shared: self.shared.clone() }
+    }
+
+    /// Answers statements about tables in pieces together with other hubs from now on. Only the first call has an effect.
+    pub fn divide_among(&self, hubs: Arc<dyn Hubs>) {
+        let _ = self.planner.dividing().hubs.set(hubs);
+    }
+
+    /// Returns what works for other hubs, which must be asked on a thread of [`on_thread`](Self::on_thread). Whoever
+    /// asks it reads every piece: it is for hubs alone.
+    pub fn worker(&self) -> Worker {
+        self.planner.dividing().worker.clone()
+    }
+
+    /// Does work on a thread that plans and computes.
+    ///
+    /// # Errors
+    /// The engine is closing.
+    pub async fn on_thread<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.planner.pool().run(async { Ok(work.await) }).await
     }
 
     /// Returns the names of all tables but those of one topic, which the table `topics` lists.

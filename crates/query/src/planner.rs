@@ -1,7 +1,8 @@
 //! Turns statements into point reads or logical plans, caches both, and starts plans.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -25,6 +26,7 @@ use crate::cache::Cache;
 use crate::catalog::{CATALOG, Catalog, SCHEMA};
 use crate::context::ExecutionContext;
 use crate::depth::check_relations;
+use crate::divided::{Attempt, Dividing, PieceCodec, reads_pieces, worker};
 use crate::error::Error;
 use crate::explain::explained;
 use crate::functions;
@@ -41,6 +43,7 @@ use crate::prepared::{Prepared, may_be_point};
 use crate::runs::Runs;
 use crate::source::Source;
 use crate::statement::{self, parse, parse_for_point, parse_with_parameters};
+use crate::table::Table;
 use crate::stream::{Explain, Stream, within};
 use crate::tables::{LATEST_AT, LatestAt, SharedLatest};
 use crate::width;
@@ -60,6 +63,7 @@ pub(crate) struct Planner {
     guard: Arc<Pool>,
     cache: Cache<Compiled>,
     admission: Arc<Admission>,
+    dividing: Arc<Dividing>,
     /// True if questions that read all topics share one look at them, see [`SharedLatest`].
     is_shared: bool,
 }
@@ -118,7 +122,10 @@ fn context(catalog: Arc<Catalog>, runtime: Arc<RuntimeEnv>) -> Result<SessionCon
 }
 
 impl Planner {
-    pub(crate) fn new(catalog: Catalog) -> Result<Self, Error> {
+    pub(crate) fn new(
+        catalog: Catalog,
+        pieced: Arc<BTreeMap<String, Arc<dyn Table>>>,
+    ) -> Result<Self, Error> {
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(GreedyMemoryPool::new(MEMORY_BYTES)))
             // A query writes no files.
@@ -128,6 +135,9 @@ impl Planner {
             .build_arc()
             .map_err(broken)?;
         let admission = Admission::new(runtime.memory_pool.clone());
+        let codec = PieceCodec(pieced);
+        let worker = worker(codec.clone(), runtime.memory_pool.clone()).map_err(broken)?;
+        let dividing = Arc::new(Dividing { codec, worker, hubs: OnceLock::new() });
         let catalog = Arc::new(catalog);
         let context = context(catalog.clone(), runtime)?;
         let pool = Pool::new("query", None).map_err(Error::Threads)?;
@@ -142,6 +152,7 @@ impl Planner {
             guard: Arc::new(guard),
             cache: Cache::default(),
             admission: Arc::new(admission),
+            dividing,
             is_shared: false,
         })
     }
@@ -165,6 +176,7 @@ impl Planner {
             guard: self.guard.clone(),
             cache: Cache::default(),
             admission: self.admission.clone(),
+            dividing: self.dividing.clone(),
             is_shared: true,
         })
     }
@@ -172,6 +184,10 @@ impl Planner {
     /// Returns the threads that plan and compute: their stacks are large enough for every statement.
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    pub(crate) fn dividing(&self) -> &Dividing {
+        &self.dividing
     }
 
     pub(crate) fn admission(&self) -> &Admission {
@@ -302,9 +318,21 @@ impl Planner {
             config = config.with_target_partitions(limits.threads);
         }
         *state.config_mut() = config;
-        let frame = DataFrame::new(state, plan);
         let catalog = self.catalog.clone();
         let explain: Explain = Box::new(move |error| explained(error, &sql, &catalog));
+        if !self.is_shared && reads_pieces(&plan, &self.dividing.codec.0) {
+            let left = limits.deadline.saturating_sub(begun.elapsed());
+            match Box::pin(self.dividing.run(state.clone(), &plan, left)).await {
+                Attempt::Local => {}
+                Attempt::Done(rows) => {
+                    return Ok(Stream::planned(rows, (limits, begun), missing, explain));
+                }
+                Attempt::Failed(why) => {
+                    self.dividing.hubs.get().into_iter().for_each(|hubs| hubs.failed(&why));
+                }
+            }
+        }
+        let frame = DataFrame::new(state, plan);
         let started = async { self.pool.execute(frame).await.map_err(&explain) };
         let batches = within(begun, limits.deadline, started).await?;
         Ok(Stream::planned(batches, (limits, begun), missing, explain))

@@ -28,6 +28,8 @@ pub struct Registry {
     pub(crate) names: Vec<String>,
     pub(crate) tables: BTreeMap<String, Arc<dyn TableProvider>>,
     pub(crate) aliases: BTreeMap<String, Topic>,
+    /// Those in pieces.
+    pub(crate) pieced: BTreeMap<String, Arc<dyn Table>>,
     listing: Listing,
 }
 
@@ -41,6 +43,7 @@ impl Registry {
             names: Vec::new(),
             tables: BTreeMap::new(),
             aliases: BTreeMap::new(),
+            pieced: BTreeMap::new(),
             listing: listing.clone(),
         };
         registry.insert(LatestTable::all(source.clone()));
@@ -93,7 +96,11 @@ impl Registry {
     fn insert(&mut self, table: impl Table) {
         let (name, help) = (table.name().to_owned(), table.help().to_owned());
         let columns = table.columns().to_vec();
-        self.insert_as(&name, help, columns, Arc::new(RegisteredTable::new(Arc::new(table))));
+        let table: Arc<dyn Table> = Arc::new(table);
+        if table.in_pieces().is_some() {
+            self.pieced.insert(name.clone(), table.clone());
+        }
+        self.insert_as(&name, help, columns, Arc::new(RegisteredTable::new(table)));
     }
 
     fn insert_as(

@@ -42,6 +42,7 @@
 use std::fmt;
 
 use crate::column::Column;
+use crate::divided::Pieces;
 use crate::rows::{BoxError, Rows};
 use crate::scan::Scan;
 use crate::topic_filter::TopicFilter;
@@ -68,6 +69,12 @@ pub trait Table: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The rows cannot be read.
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError>;
+
+    /// Returns the table as one in pieces, which several hubs can read together; `None` if only this hub reads it. Its
+    /// [`scan`](Self::scan) is not called then.
+    fn in_pieces(&self) -> Option<&dyn Pieces> {
+        None
+    }
 
     /// Returns a fingerprint of the rows that `scan` asks for. For one scan it is always of the same
     /// variant.

@@ -16,6 +16,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::column::schema_of;
 use crate::context::ExecutionContext;
+use crate::divided::PiecesExec;
 use crate::rows::BoxError;
 use crate::scan::Scan;
 use crate::table::{Fingerprint, Table};
@@ -68,12 +69,22 @@ impl RegisteredTable {
 impl RegisteredTable {
     fn plan(
         &self,
-        _state: &dyn Session,
+        state: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let scan = self.scan_of(projection, filters, limit)?;
+        if let Some(in_pieces) = self.table.in_pieces() {
+            // The caller decides which pieces there are, so they are made for each execution.
+            let scan = match state.config().get_extension::<ExecutionContext>() {
+                Some(context) => scan.within(context),
+                None => scan,
+            };
+            let pieces = in_pieces.pieces(&scan).map_err(failed)?;
+            let streams = state.config().target_partitions();
+            return Ok(Arc::new(PiecesExec::new(self.table.clone(), scan, pieces, streams)));
+        }
         let (schema, limit) = (scan.schema.clone(), scan.limit);
         let partition = TableScan { table: self.table.clone(), scan };
         let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(partition)];
@@ -138,12 +149,12 @@ impl PartitionStream for TableScan {
     }
 }
 
-fn failed(error: BoxError) -> DataFusionError {
+pub(crate) fn failed(error: BoxError) -> DataFusionError {
     DataFusionError::External(error)
 }
 
 /// Returns a batch with the wanted schema, or an error if the table made other columns.
-fn checked(table: &str, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn checked(table: &str, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let types = |schema: &SchemaRef| -> Vec<String> {
         schema.fields().iter().map(|field| field.data_type().to_string()).collect()
     };
