@@ -49,6 +49,8 @@ pub enum Action<'a> {
     },
     /// Say which publisher has a name.
     Vouch,
+    /// Have this hub read segments for a statement that another hub answers. That hub has asked the policy about the jobs.
+    Work,
     /// Keep the copy of the jobs of this hub here, and read it back.
     Replicate {
         /// Name of the hub whose jobs they are.
@@ -84,13 +86,14 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
             names.node == node
         }
         // A hub alone knows all publishers of a site.
-        (Action::Vouch, Caller::Node(names)) => names.is_hub,
+        (Action::Vouch | Action::Work, Caller::Node(names)) => names.is_hub,
         // A hub sends its own jobs alone: the copy of another one is not its to change or to read.
         (Action::Replicate { hub }, Caller::Node(names)) => names.is_hub && names.node == hub,
         (
             Action::Publish { .. }
             | Action::Renew { .. }
             | Action::Vouch
+            | Action::Work
             | Action::Replicate { .. },
             caller,
         ) => *caller == Caller::Owner,
@@ -147,6 +150,7 @@ fn described(action: Action<'_>) -> String {
         Action::Join { node } => format!("join as {node}"),
         Action::Renew { node } => format!("get a certificate of {node}"),
         Action::Replicate { hub } => format!("keep a copy of the jobs of the hub {hub} here"),
+        Action::Work => "have segments of jobs read here".to_owned(),
         Action::Vouch => "say which publisher has a name".to_owned(),
     }
 }
@@ -206,6 +210,7 @@ mod tests {
             (Action::Join { node: "n02" }, "no no no no no no no no no yes no"),
             (Action::Renew { node: "n01" }, "yes yes no no no no no no no no no"),
             (Action::Vouch, "yes no yes no no no no no no no no"),
+            (Action::Work, "yes no yes no no no no no no no no"),
         ] {
             let decided: Vec<&str> = callers
                 .iter()

@@ -117,6 +117,7 @@ impl Hub {
         let settings = JobsSettings {
             database: config.catalogue.clone(),
             bucket: config.jobs.s3.clone(),
+            segments: config.jobs.helps_with.clone(),
             limits: config.jobs.limits(),
         };
         let jobs = JobsPlace::new(state::jobs(), &site, settings)

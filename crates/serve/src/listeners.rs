@@ -12,7 +12,7 @@ use skopos_node::LiveArgs;
 use skopos_query::Engine;
 use skopos_term::Failure;
 
-use crate::flight::{self, ReplicaTask};
+use crate::flight::{self, OtherHubs, ReplicaTask};
 use crate::http;
 use crate::listen::{Admittance, ListenArgs, TcpEndpoint};
 use crate::unix::HubSocket;
@@ -44,6 +44,12 @@ impl Listeners {
         let unix = HubSocket::open(hub.dir(), backend.clone(), counts("unix"), runtime.clone())?;
         let admittance = Admittance { pki: hub.pki().cloned(), is_insecure };
         let (at, of_http) = (args.http(config), (config.hosts.clone(), admittance.clone()));
+        let helpers = &config.jobs.helpers;
+        if !helpers.is_empty() {
+            let identity = hub.pki().map(|pki| pki.identity().clone());
+            let hubs = OtherHubs::new(helpers, (identity, is_insecure), runtime)?;
+            backend.engine.divide_among(Arc::new(hubs));
+        }
         let replica = config.jobs.replica.as_ref();
         let identity = hub.pki().map(|pki| pki.identity().clone());
         let start = |address: &String| {

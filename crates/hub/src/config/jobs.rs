@@ -1,6 +1,7 @@
 //! The table `[hub.jobs]`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::Error as _;
@@ -53,6 +54,21 @@ pub struct JobsConfig {
     /// Address of the Flight listener of a hub that keeps a copy: `HOST:PORT`.
     #[serde(deserialize_with = "address")]
     pub replica: Option<String>,
+    /// URLs of the Flight listeners of hubs that answer statements about segments together with this one.
+    #[serde(deserialize_with = "urls")]
+    pub helpers: Vec<String>,
+    /// Folder of the segments of the hub that this one helps.
+    #[serde(deserialize_with = "folder")]
+    pub helps_with: Option<PathBuf>,
+}
+
+/// Reads the absolute path of a folder.
+fn folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    let path = PathBuf::deserialize(deserializer)?;
+    match path.is_absolute() {
+        true => Ok(Some(path)),
+        false => Err(D::Error::custom("the path of the folder begins with `/`")),
+    }
 }
 
 /// Reads a host and a port.

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use skopos_model::job::JobId;
 use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
+use skopos_store::jobs::{SegmentFiles, StoredRecord};
 use thiserror::Error;
 
 use super::copies::Copies;
@@ -31,6 +33,8 @@ pub struct JobsPlace {
     /// True if this program answers without a hub. Jobs are then not opened: a hub that starts meanwhile would find them
     /// taken.
     is_without_hub: bool,
+    /// The segments of another hub, which this one reads for it.
+    segments: Option<SegmentFiles>,
     opened: Mutex<Option<Arc<Jobs>>>,
     /// The copies of other hubs' jobs.
     copies: Copies,
@@ -45,6 +49,8 @@ pub struct JobsSettings {
     pub database: Option<PostgresUrl>,
     /// The bucket of the segments, if they are not in the folder.
     pub bucket: Option<BucketConfig>,
+    /// The folder of another hub's segments, which this hub reads when it works for that one.
+    pub segments: Option<PathBuf>,
     /// The limits.
     pub limits: JobsLimits,
 }
@@ -72,6 +78,7 @@ impl JobsPlace {
     /// Returns the place of a site's jobs in a folder.
     pub fn new(folder: Option<PathBuf>, site: &str, settings: JobsSettings) -> Self {
         let (site, opened) = (site.to_owned(), Mutex::default());
+        let segments = settings.segments.as_deref().map(SegmentFiles::new);
         let copies = Copies::new(folder.as_deref(), &site, &settings.limits);
         Self {
             folder,
@@ -79,6 +86,7 @@ impl JobsPlace {
             settings,
             locations: Vec::new(),
             sites: BTreeMap::new(),
+            segments,
             is_without_hub: false,
             opened,
             copies,
@@ -150,6 +158,28 @@ impl JobsPlace {
         jobs.replicate(self.folder.as_ref().ok_or(PlaceError::Unknown)?)
     }
 
+    /// Reads a sealed part for a statement whose hub has asked the policy. This hub's own segments move when they are
+    /// compacted, so their parts are found by the job; another hub's are found by the name of the segment.
+    ///
+    /// # Errors
+    /// The part is not there, or cannot be read: an answer never lacks it silently.
+    pub(crate) fn read_sealed(
+        &self,
+        segment: &str,
+        id: &JobId,
+        number: u32,
+    ) -> Result<Vec<StoredRecord>, Box<dyn std::error::Error + Send + Sync>> {
+        let records = match &self.segments {
+            Some(files) => files.read(segment, id, number)?,
+            None => match self.get()? {
+                Some(jobs) => jobs.read_sealed(id, number)?,
+                None => None,
+            },
+        };
+        let missing = || format!("this hub does not have part {number} of the job {id}");
+        Ok(records.ok_or_else(missing)?)
+    }
+
     /// Returns the jobs; `None` if none was ever stored. Blocks while the folder is opened.
     ///
     /// # Errors
@@ -174,7 +204,7 @@ impl JobsPlace {
             return Ok(jobs.clone());
         }
         let folder = self.folder.as_ref().ok_or(PlaceError::Unknown)?;
-        let JobsSettings { database, bucket, limits } = &self.settings;
+        let JobsSettings { database, bucket, limits, .. } = &self.settings;
         let segments = SegmentsPlace::new(folder, bucket.as_ref());
         let catalogue = CataloguePlace::new(folder, database.as_ref());
         let jobs = Jobs::open(folder, &self.site, *limits, (&segments, &catalogue));

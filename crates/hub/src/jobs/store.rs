@@ -1,8 +1,9 @@
 //! The storage of the jobs of a site.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::DirBuilder;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use skopos_access::{Action, Caller, may};
+use skopos_model::Timestamp;
 use skopos_model::job::{JobId, JobRecord, JobStart, Kind};
 use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
@@ -341,6 +343,54 @@ impl Jobs {
                 Ok(part.map(|part| part.records).unwrap_or_default())
             }
         }
+    }
+
+    /// Returns the sealed parts of jobs that the caller may read and that `is_named`, with the names of their segments. Jobs
+    /// without a record in `times` are left out.
+    ///
+    /// # Errors
+    /// There are more than `most` parts, or the catalogue or a segment cannot be read.
+    pub fn sealed_parts(
+        &self,
+        caller: &Caller,
+        times: Option<&RangeInclusive<Timestamp>>,
+        most: usize,
+        is_named: &dyn Fn(&JobId) -> bool,
+    ) -> Result<BTreeMap<JobId, Vec<(u32, String)>>, Box<dyn std::error::Error + Send + Sync>> {
+        let times = times.map(|range| (range.start().as_nanos(), range.end().as_nanos()));
+        let visible = match visibility(caller) {
+            Visibility::Everything => None,
+            Visibility::Nothing => return Ok(BTreeMap::new()),
+            own @ Visibility::Own { .. } => Some(self.visible_ids(own)?),
+        };
+        let is_wanted = |id: &JobId| {
+            is_named(id) && visible.as_ref().is_none_or(|visible| visible.contains(id))
+        };
+        Ok(self.shared.lts.parts(times, most, &is_wanted)?)
+    }
+
+    /// Returns the ids of all jobs of this site that are visible.
+    fn visible_ids(&self, visibility: Visibility) -> Result<BTreeSet<JobId>, catalogue::Error> {
+        let site = Some(self.shared.site.clone());
+        let filter = Filter { site, ..Filter::new(visibility) };
+        let (mut ids, mut request) = (BTreeSet::new(), PageRequest::default());
+        loop {
+            let page = self.shared.catalogue.rows(&filter, &request)?;
+            ids.extend(page.items.into_iter().map(|row| row.id));
+            request.after = page.next;
+            if request.after.is_none() {
+                return Ok(ids);
+            }
+        }
+    }
+
+    /// Reads a sealed part for a caller whom the policy has allowed it; `None` if there is none.
+    pub(super) fn read_sealed(
+        &self,
+        id: &JobId,
+        number: u32,
+    ) -> Result<Option<Vec<StoredRecord>>, skopos_store::history::Error> {
+        Ok(self.shared.lts.read_part(id, number)?.map(|part| part.records))
     }
 
     /// Begins a question of a caller. It is in the log of reads once the result is dropped.

@@ -29,21 +29,26 @@ pub(super) struct JobSamples {
 impl JobSamples {
     /// Returns the table of the measurements in a place.
     pub(super) fn new(place: Arc<JobsPlace>) -> Self {
-        let columns = vec![
-            Column::text("job", "Id that the batch system gave the job; a statement must name it"),
-            Column::integer("generation", "Number of the job's run, from 0 on"),
-            Column::text("node", "Node that was measured"),
-            Column::time("time", "Time of the measurement"),
-            Column::text("schema", "Name of the list of metrics"),
-            Column::text("metric", "Name of the metric"),
-            Column::new(
-                "value",
-                skopos_query::arrow::datatypes::DataType::Float64,
-                "Value in the unit of the metric",
-            ),
-        ];
-        Self { place, columns }
+        let id = "Id that the batch system gave the job; a statement must name it";
+        Self { place, columns: sample_columns(id) }
     }
+}
+
+/// Returns the columns of measurements, with a help for the job's id.
+pub(super) fn sample_columns(id: &'static str) -> Vec<Column> {
+    vec![
+        Column::text("job", id),
+        Column::integer("generation", "Number of the job's run, from 0 on"),
+        Column::text("node", "Node that was measured"),
+        Column::time("time", "Time of the measurement"),
+        Column::text("schema", "Name of the list of metrics"),
+        Column::text("metric", "Name of the metric"),
+        Column::new(
+            "value",
+            skopos_query::arrow::datatypes::DataType::Float64,
+            "Value in the unit of the metric",
+        ),
+    ]
 }
 
 impl Table for JobSamples {
@@ -129,7 +134,7 @@ fn generation(literal: &Literal) -> Option<u32> {
 
 /// Returns all columns of the measurements among some records of a job, in batches. `metrics` has the names of earlier
 /// records.
-fn batches(
+pub(super) fn batches(
     id: &JobId,
     records: &[StoredRecord],
     metrics: &mut HashMap<String, Metrics>,

@@ -323,3 +323,58 @@ fn every_question_is_in_the_log_of_reads() {
     let rows = rows_for(&engine, &Caller::Owner, rows).expect("answered");
     assert_eq!(rows.len(), 2, "{rows:?}");
 }
+
+/// Every caller sees the samples of the jobs that the policy lets the caller read, though the statement names no job.
+#[test]
+fn samples_of_all_jobs_are_those_of_the_jobs_that_the_caller_may_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = place(folder.path());
+    let (jobs, engine) = (place.open().expect("opened"), engine(&place));
+    let metrics = br#"{"schema":"s","names":["load"]}"#.to_vec();
+    for (sequence, (job, user, project)) in (0..).zip(JOBS) {
+        let start = json!({"user": user, "project": project}).to_string().into_bytes();
+        let end = json!({"state": "completed"}).to_string().into_bytes();
+        let sample = JobRecord::sample_content("s", &[1.5]);
+        let records = [
+            (Kind::Start, &start),
+            (Kind::Metrics, &metrics),
+            (Kind::Sample, &sample),
+            (Kind::End, &end),
+        ];
+        for (at, (kind, content)) in (4 * sequence..).zip(records) {
+            store(&jobs, &Caller::Owner, (job, kind), content, at).expect("stored");
+        }
+    }
+    let waiting = jobs.await_sealed();
+    let all = "SELECT job FROM sealed_samples WHERE metric = 'load' AND value = 1.5";
+    let begun = std::time::Instant::now();
+    while rows_for(&engine, &Caller::Owner, all).expect("answered").len() < JOBS.len() {
+        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the segments");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(waiting);
+    let (mut some, mut none) = (false, false);
+    for caller in callers() {
+        let mut readable: Vec<String> = JOBS
+            .iter()
+            .filter(|(_, user, project)| {
+                let known = |text: &'static str| Some(text).filter(|text| !text.is_empty());
+                let (owner, project) = (known(user), known(project));
+                may(&caller, Action::ReadJob { owner, project }).is_ok()
+            })
+            .map(|job| job.0.to_owned())
+            .collect();
+        readable.sort();
+        let found = match rows_for(&engine, &caller, all) {
+            Ok(found) => found,
+            Err(_) if may(&caller, Action::ReadFacts).is_err() => continue,
+            Err(e) => panic!("{caller}: {e}"),
+        };
+        assert_eq!(found, readable, "{caller}");
+        let count = rows_for(&engine, &caller, "SELECT count(*) FROM sealed_samples");
+        assert_eq!(count.expect("answered"), [readable.len().to_string()], "{caller}");
+        some |= !found.is_empty();
+        none |= found.is_empty();
+    }
+    assert!(some && none);
+}

@@ -8,6 +8,7 @@ mod anomalies;
 mod tasks;
 mod jobs;
 mod job_samples;
+mod sealed_samples;
 mod job_findings;
 mod job_metadata;
 mod noted;
@@ -32,6 +33,7 @@ use self::job_metadata::JobMetadata;
 use self::job_reads::JobReads;
 use self::job_samples::JobSamples;
 use self::jobs::JobsTable;
+use self::sealed_samples::SealedSamples;
 use self::tasks::Tasks;
 
 /// Registers all tables: over `source`, over the archive of tasks in the file `archive`, over the jobs in
@@ -51,6 +53,7 @@ pub fn register(
     registry.register(Tasks::of_jobs(archive))?;
     registry.register(JobsTable::new(jobs.clone()))?;
     registry.register(JobSamples::new(jobs.clone()))?;
+    registry.register(SealedSamples::new(jobs.clone()))?;
     registry.register(JobMetadata::new(jobs.clone()))?;
     registry.register(JobFindings::new(jobs.clone()))?;
     registry.register(JobReads::new(jobs))

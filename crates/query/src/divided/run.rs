@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::exec_err;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_distributed::grpc::create_worker_client;
 use datafusion_distributed::{
     ChannelResolver, DistributedExec, DistributedExt as _, RouteTasksEvent,

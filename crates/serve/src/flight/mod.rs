@@ -10,7 +10,8 @@
 //! - Point reads answer every statement that they can.
 //!
 //! Read in this order: this file, `service` for the requests, `flow` for the answers, `handle` and `prepared` for the
-//! handles that clients hold; `put`, `ticket` and `download` for records of jobs.
+//! handles that clients hold; `put`, `ticket` and `download` for records of jobs; `work` for statements that several
+//! hubs answer.
 
 mod handle;
 mod prepared;
@@ -26,6 +27,7 @@ mod keep;
 mod pieces;
 mod dial;
 mod replicate;
+mod work;
 mod service;
 mod get_schema;
 mod guard;
@@ -50,6 +52,8 @@ use self::get_schema::FullService;
 use self::guard::Guard;
 pub(crate) use self::replicate::ReplicaTask;
 use self::service::SqlService;
+use self::work::ForHubs;
+pub(crate) use self::work::OtherHubs;
 use crate::listen::{
     Accepted, Admittance, Client, Connection, Incoming, Protocol, Rejection, TcpEndpoint,
 };
@@ -66,6 +70,9 @@ const PREFACE_BYTES: u64 = 24 + 9;
 
 /// The longest message: room for the longest statement, or for values of a thousand parameters.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// The longest plan of another hub: it names a million parts of jobs at most, and each takes some 60 bytes.
+const MAX_PLAN_BYTES: usize = 64 << 20;
 
 /// Maximum number of parallel requests of one connection. A connection belongs to one program, and queries have a limit
 /// of their own.
@@ -112,6 +119,9 @@ async fn serve(
 ) {
     let identity = admittance.pki.as_ref().map(|pki| pki.identity().clone());
     let downloads = Downloads::new((engine.clone(), jobs.clone()), counts.clone(), identity);
+    let worker = engine.worker().into_worker_server().max_decoding_message_size(MAX_PLAN_BYTES);
+    let worker =
+        Guard::new(ForHubs::new(worker, engine.clone()), admittance.clone(), counts.clone());
     let sql = SqlService::new(engine, jobs, counts.clone());
     let service = FlightServiceServer::new(FullService::new(sql, downloads))
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
@@ -120,7 +130,8 @@ async fn serve(
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(PING_AFTER))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_service(Guard::new(service, admittance, counts));
+        .add_service(Guard::new(service, admittance, counts))
+        .add_service(worker);
     let closed = incoming.closing().closed();
     let connections = incoming.connections().filter_map(async |accepted| match accepted {
         Accepted::Admitted(connection) => Some(io::Result::Ok(connection)),

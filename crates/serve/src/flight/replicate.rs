@@ -81,7 +81,7 @@ impl ReplicaTask {
 }
 
 /// Returns true if an address is one of this machine.
-fn is_loopback(address: &str) -> bool {
+pub(super) fn is_loopback(address: &str) -> bool {
     let mut found = address.to_socket_addrs().into_iter().flatten().peekable();
     found.peek().is_some() && found.all(|at| at.ip().to_canonical().is_loopback())
 }

@@ -48,6 +48,7 @@ mod fetch_namespaces;
 mod bucket;
 mod faults;
 mod replica;
+mod together;
 #[path = "../../../hub/src/catalogue/postgres/server.rs"]
 mod postgres_server;
 mod mds;

@@ -38,7 +38,7 @@ pub use intake::{
     UnreadPart, Unsealed,
 };
 pub use lts::{
-    Changes, Lts, Placed, Retention, SegmentDamage, SegmentFile, Version, WholeSegment,
+    Changes, Lts, Placed, Retention, SegmentDamage, SegmentFile, SegmentFiles, Version, WholeSegment,
     is_segment_name,
 };
 pub use part::{JobPart, Mark, PartRef, StoredRecord};

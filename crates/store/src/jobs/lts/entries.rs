@@ -1,6 +1,6 @@
 //! Entries of the catalogue, made again from the segments.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
@@ -64,6 +64,42 @@ impl Lts {
             }
         }
         Ok((names, ids))
+    }
+
+    /// Returns the parts of all jobs that `is_wanted`, with the names of their segments. Of jobs that have no record in
+    /// `times`, none is returned. Of a part that a crash left in two segments, the later one counts. Fails with more than
+    /// `most` parts.
+    ///
+    /// # Errors
+    /// There are too many, or a segment is damaged or cannot be read.
+    pub fn parts(
+        &self,
+        times: Option<(i64, i64)>,
+        most: usize,
+        is_wanted: &dyn Fn(&JobId) -> bool,
+    ) -> Result<BTreeMap<JobId, Vec<(u32, String)>>, Error> {
+        // No compaction removes a segment meanwhile.
+        let _writing = unpoisoned(self.writing.lock());
+        let slots: Vec<Slot> = self.state().segments.keys().copied().collect();
+        let (mut found, mut count) = (BTreeMap::<JobId, BTreeMap<u32, String>>::new(), 0_usize);
+        let mut in_time = BTreeSet::new();
+        for slot in slots {
+            let Some(segment) = self.segment(slot)? else { continue };
+            for part in segment.parts().iter().filter(|part| is_wanted(&part.id)) {
+                if times.is_some_and(|(from, to)| part.times.0 <= to && part.times.1 >= from) {
+                    in_time.insert(part.id.clone());
+                }
+                let parts = found.entry(part.id.clone()).or_default();
+                count +=
+                    usize::from(parts.insert(part.number, segment.name().to_owned()).is_none());
+                if count > most {
+                    let why = format!("the statement would read more than {most} parts of jobs");
+                    return Err(Error::refused(&self.folder, &why));
+                }
+            }
+        }
+        let found = found.into_iter().filter(|(id, _)| times.is_none() || in_time.contains(id));
+        Ok(found.map(|(id, parts)| (id, parts.into_iter().collect())).collect())
     }
 
     /// Returns all jobs.

@@ -11,7 +11,7 @@
 //! - An operation that failed half-way leaves a folder that the next operation reads again before it writes.
 //! - A damaged segment is named and moved aside, never removed before its time.
 //!
-//! Read in this order: `index`, `state`, `folder`, `sealing`, `chores`, `entries`, `copies`.
+//! Read in this order: `index`, `state`, `folder`, `sealing`, `chores`, `entries`, `copies`, `files`.
 
 mod index;
 mod state;
@@ -20,10 +20,12 @@ mod sealing;
 mod chores;
 mod entries;
 mod copies;
+mod files;
 #[cfg(test)]
 mod tests;
 
 pub use chores::{Changes, Retention, SegmentDamage};
 pub(in crate::jobs) use copies::whole;
 pub use copies::{SegmentFile, Version, WholeSegment, is_segment_name};
+pub use files::SegmentFiles;
 pub use folder::{Lts, Placed};
