@@ -63,7 +63,7 @@ impl Site {
     }
 
     fn requests(&self, helper: usize) -> f64 {
-        self.helpers[helper].count("requests")
+        self.helpers[helper].count("requests_total")
     }
 }
 
