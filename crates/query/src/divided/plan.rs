@@ -131,3 +131,31 @@ impl QueryPlanner for DividingPlanner {
         planned.map(|plan| divide(plan?, self.hubs)).boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::Schema;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::object_store::ObjectStoreUrl;
+    use datafusion::physical_plan::empty::EmptyExec;
+
+    use super::super::worker;
+    use super::*;
+
+    #[test]
+    fn a_plan_of_another_hub_that_does_not_aggregate_pieces_is_refused() {
+        let plan: Arc<dyn ExecutionPlan> = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
+        let error = check(&plan).expect_err("refused").to_string();
+        assert!(error.contains("only the first step of an aggregation of pieces"), "{error}");
+        let coalesced = Arc::new(CoalescePartitionsExec::new(plan)) as Arc<dyn ExecutionPlan>;
+        assert!(check(&coalesced).is_err());
+    }
+
+    #[test]
+    fn a_worker_has_no_file_system() {
+        let memory = Arc::new(GreedyMemoryPool::new(1 << 20));
+        let runtime = worker::runtime(memory).expect("a runtime");
+        let files = ObjectStoreUrl::local_filesystem();
+        assert!(runtime.object_store(files).is_err());
+    }
+}

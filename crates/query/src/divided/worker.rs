@@ -7,7 +7,7 @@ use datafusion::common::exec_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::SessionContext;
 pub use datafusion_distributed::Worker;
 use datafusion_distributed::{
@@ -35,14 +35,20 @@ fn checked(event: WorkerPlanRewriteEvent<'_>) -> Result<WorkerPlanRewriteEventRe
     Ok(WorkerPlanRewriteEventResponse::new(event.plan))
 }
 
-/// Returns what works for other hubs. It shares the memory of this hub's own statements.
-pub(crate) fn worker(codec: PieceCodec, memory: Arc<dyn MemoryPool>) -> Result<Worker> {
+/// Returns a runtime without files.
+pub(super) fn runtime(memory: Arc<dyn MemoryPool>) -> Result<Arc<RuntimeEnv>> {
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(memory).with_disk_manager_builder(disk);
     let runtime = runtime.build_arc()?;
     // DataFusion begins with the file system: without it, a plan can name no file.
     let files = Url::parse("file://").map_err(|e| DataFusionError::External(Box::new(e)))?;
     runtime.deregister_object_store(&files)?;
+    Ok(runtime)
+}
+
+/// Returns what works for other hubs. It shares the memory of this hub's own statements.
+pub(crate) fn worker(codec: PieceCodec, memory: Arc<dyn MemoryPool>) -> Result<Worker> {
+    let runtime = runtime(memory)?;
     let session = move |query: WorkerQueryContext| {
         let codec = codec.clone();
         async move {

@@ -157,3 +157,81 @@ impl Hubs for OtherHubs {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::RangeInclusive;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use skopos_access::{Invitation, Names, User};
+    use skopos_model::Timestamp;
+    use skopos_query::{Described, Node, Registry, Row, Source, Wanted};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Empty;
+
+    impl Source for Empty {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_nanos(0)
+        }
+        fn latest(&self, _: &Wanted, _: &mut dyn FnMut(&Row<'_>)) {}
+        fn samples(&self, _: &Wanted, _: RangeInclusive<Timestamp>, _: &mut dyn FnMut(&Row<'_>)) {}
+        fn topics(&self, _: &Wanted, _: &mut dyn FnMut(&Described<'_>)) {}
+        fn nodes(&self) -> Vec<Node> {
+            Vec::new()
+        }
+    }
+
+    /// A service that counts its requests.
+    #[derive(Clone, Default)]
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Service<http::Request<Body>> for Counting {
+        type Response = http::Response<Body>;
+        type Error = Infallible;
+        type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: http::Request<Body>) -> Self::Future {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Ok(http::Response::new(Body::empty())))
+        }
+    }
+
+    #[tokio::test]
+    async fn hubs_alone_have_work_done() {
+        let engine = Arc::new(Engine::new(Registry::new(Arc::new(Empty))).expect("an engine"));
+        let node = |is_hub| {
+            let (site, node) = ("s".to_owned(), "n01".to_owned());
+            Some(Caller::Node(Names { site, node, is_hub }))
+        };
+        for (caller, is_allowed) in [
+            (Some(Caller::Owner), true),
+            (node(true), true),
+            (node(false), false),
+            (Some(Caller::User(User { name: "ann".to_owned(), ..User::default() })), false),
+            (Some(Caller::Anybody), false),
+            (Some(Caller::Invited(Invitation::default())), false),
+            (Some(Caller::Stranger), false),
+            // A request that passed no guard.
+            (None, false),
+        ] {
+            let counting = Counting::default();
+            let mut service = ForHubs::new(counting.clone(), engine.clone());
+            let mut request = http::Request::new(Body::empty());
+            if let Some(caller) = caller.clone() {
+                request.extensions_mut().insert(caller);
+            }
+            let Ok(response) = service.call(request).await;
+            let status = response.headers().get("grpc-status");
+            let status = status.map(|it| it.to_str().expect("a number").to_owned());
+            assert_eq!(counting.0.load(Ordering::Relaxed), usize::from(is_allowed), "{caller:?}");
+            assert_eq!(status.is_none(), is_allowed, "{caller:?}: {status:?}");
+        }
+    }
+}
