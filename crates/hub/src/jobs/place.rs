@@ -158,8 +158,14 @@ impl JobsPlace {
         jobs.replicate(self.folder.as_ref().ok_or(PlaceError::Unknown)?)
     }
 
+    /// Returns true if this hub reads segments for another one.
+    pub fn helps(&self) -> bool {
+        self.segments.is_some()
+    }
+
     /// Reads a sealed part for a statement whose hub has asked the policy. This hub's own segments move when they are
-    /// compacted, so their parts are found by the job; another hub's are found by the name of the segment.
+    /// compacted, so their parts are found by the job. A hub that helps another one has that one's segments, too: there
+    /// the name of the segment decides.
     ///
     /// # Errors
     /// The part is not there, or cannot be read: an answer never lacks it silently.
@@ -169,12 +175,11 @@ impl JobsPlace {
         id: &JobId,
         number: u32,
     ) -> Result<Vec<StoredRecord>, Box<dyn std::error::Error + Send + Sync>> {
-        let records = match &self.segments {
-            Some(files) => files.read(segment, id, number)?,
-            None => match self.get()? {
-                Some(jobs) => jobs.read_sealed(id, number)?,
-                None => None,
-            },
+        let only = self.segments.as_ref().map(|_| segment);
+        let own = self.get()?.map(|jobs| jobs.read_sealed(id, number, only)).transpose()?.flatten();
+        let records = match (own, &self.segments) {
+            (None, Some(files)) => files.read(segment, id, number)?,
+            (own, _) => own,
         };
         let missing = || format!("this hub does not have part {number} of the job {id}");
         Ok(records.ok_or_else(missing)?)

@@ -384,13 +384,21 @@ impl Jobs {
         }
     }
 
-    /// Reads a sealed part for a caller whom the policy has allowed it; `None` if there is none.
+    /// Reads a sealed part for a caller whom the policy has allowed it; `None` if there is none, or if it is not in the
+    /// segment `only`.
     pub(super) fn read_sealed(
         &self,
         id: &JobId,
         number: u32,
+        only: Option<&str>,
     ) -> Result<Option<Vec<StoredRecord>>, skopos_store::history::Error> {
-        Ok(self.shared.lts.read_part(id, number)?.map(|part| part.records))
+        let lts = &self.shared.lts;
+        if let Some(only) = only
+            && !lts.find(id)?.iter().any(|part| part.number == number && part.segment == only)
+        {
+            return Ok(None);
+        }
+        Ok(lts.read_part(id, number)?.map(|part| part.records))
     }
 
     /// Begins a question of a caller. It is in the log of reads once the result is dropped.

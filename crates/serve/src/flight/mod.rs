@@ -119,9 +119,12 @@ async fn serve(
 ) {
     let identity = admittance.pki.as_ref().map(|pki| pki.identity().clone());
     let downloads = Downloads::new((engine.clone(), jobs.clone()), counts.clone(), identity);
-    let worker = engine.worker().into_worker_server().max_decoding_message_size(MAX_PLAN_BYTES);
-    let worker =
-        Guard::new(ForHubs::new(worker, engine.clone()), admittance.clone(), counts.clone());
+    // A hub that helps nobody has no such service, so that no certificate reads its jobs.
+    let worker = jobs.helps().then(|| {
+        let worker = engine.worker().into_worker_server().max_decoding_message_size(MAX_PLAN_BYTES);
+        let for_hubs = ForHubs::new(worker, engine.clone());
+        Guard::new(for_hubs, admittance.clone(), counts.clone())
+    });
     let sql = SqlService::new(engine, jobs, counts.clone());
     let service = FlightServiceServer::new(FullService::new(sql, downloads))
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
@@ -131,7 +134,7 @@ async fn serve(
         .http2_keepalive_interval(Some(PING_AFTER))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
         .add_service(Guard::new(service, admittance, counts))
-        .add_service(worker);
+        .add_optional_service(worker);
     let closed = incoming.closing().closed();
     let connections = incoming.connections().filter_map(async |accepted| match accepted {
         Accepted::Admitted(connection) => Some(io::Result::Ok(connection)),
