@@ -28,7 +28,7 @@ pub struct Registry {
     pub(crate) names: Vec<String>,
     pub(crate) tables: BTreeMap<String, Arc<dyn TableProvider>>,
     pub(crate) aliases: BTreeMap<String, Topic>,
-    /// Those in pieces.
+    /// Tables in pieces.
     pub(crate) pieced: BTreeMap<String, Arc<dyn Table>>,
     listing: Listing,
 }

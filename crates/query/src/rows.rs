@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 
@@ -51,4 +53,31 @@ impl fmt::Debug for Rows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Rows")
     }
+}
+
+/// Returns the error of a table as one of DataFusion.
+pub(crate) fn failed(error: BoxError) -> DataFusionError {
+    DataFusionError::External(error)
+}
+
+/// Returns a batch with the wanted schema, or an error if the table made other columns.
+pub(crate) fn checked(
+    table: &str,
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+) -> Result<RecordBatch, DataFusionError> {
+    let types = |schema: &SchemaRef| -> Vec<String> {
+        schema.fields().iter().map(|field| field.data_type().to_string()).collect()
+    };
+    let is_wanted = batch.num_columns() == schema.fields().len()
+        && batch.columns().iter().zip(schema.fields()).all(|(c, f)| c.data_type() == f.data_type());
+    if !is_wanted {
+        let (made, wanted) = (types(&batch.schema()).join(", "), types(schema).join(", "));
+        let problem =
+            format!("the table `{table}` made columns of {made} and had to make {wanted}");
+        return Err(failed(problem.into()));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().to_vec();
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }

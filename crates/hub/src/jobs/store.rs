@@ -1,6 +1,6 @@
 //! The storage of the jobs of a site.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fs::DirBuilder;
 use std::io;
 use std::ops::RangeInclusive;
@@ -17,8 +17,8 @@ use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
-    Filter, Intake, IntakeLimits, JobEntry, JobRow, Page, PageRequest, Progress, PushOutcome,
-    Pushed, Refusal, Retention, SealedParts, StoredRecord, Unsealed, Visibility,
+    Filter, Intake, IntakeLimits, JobEntry, JobRow, Page, PageRequest, PartsOfJobs, Progress,
+    PushOutcome, Pushed, Refusal, Retention, SealedParts, StoredRecord, Unsealed, Visibility,
 };
 use thiserror::Error;
 use tokio::sync::watch;
@@ -356,11 +356,11 @@ impl Jobs {
         times: Option<&RangeInclusive<Timestamp>>,
         most: usize,
         is_named: &dyn Fn(&JobId) -> bool,
-    ) -> Result<BTreeMap<JobId, Vec<(u32, String)>>, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<PartsOfJobs, Box<dyn std::error::Error + Send + Sync>> {
         let times = times.map(|range| (range.start().as_nanos(), range.end().as_nanos()));
         let visible = match visibility(caller) {
             Visibility::Everything => None,
-            Visibility::Nothing => return Ok(BTreeMap::new()),
+            Visibility::Nothing => return Ok(PartsOfJobs::new()),
             own @ Visibility::Own { .. } => Some(self.visible_ids(own)?),
         };
         let is_wanted = |id: &JobId| {

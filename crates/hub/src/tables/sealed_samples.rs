@@ -32,22 +32,28 @@ impl SealedSamples {
     }
 }
 
+/// A job, with the number of each part and the name of its segment.
+type PlacedJob = (JobId, Vec<(u32, String)>);
+
+/// A job in a piece: id, number of the run, and for each part its number and the position of its segment.
+type JobOfPiece = (String, u32, Vec<(u32, usize)>);
+
 /// Jobs with the places of their parts: what one hub tells another to read.
 #[derive(Serialize, Deserialize)]
 struct PieceOf {
     /// Names of segments.
     segments: Vec<String>,
-    /// Jobs: id, number of the run, and for each part its number and the position of its segment.
-    jobs: Vec<(String, u32, Vec<(u32, usize)>)>,
+    /// The jobs.
+    jobs: Vec<JobOfPiece>,
 }
 
 impl PieceOf {
-    fn new(jobs: &[(JobId, Vec<(u32, String)>)]) -> Self {
+    fn new(jobs: &[PlacedJob]) -> Self {
         let names: BTreeSet<&String> =
             jobs.iter().flat_map(|(_, parts)| parts.iter().map(|(_, name)| name)).collect();
         let segments: Vec<String> = names.into_iter().cloned().collect();
         let at = |name: &String| segments.binary_search(name).unwrap_or_default();
-        let job = |(id, parts): &(JobId, Vec<(u32, String)>)| {
+        let job = |(id, parts): &PlacedJob| {
             let parts = parts.iter().map(|(number, name)| (*number, at(name))).collect();
             (id.job().to_owned(), id.generation(), parts)
         };
@@ -95,7 +101,7 @@ impl Pieces for SealedSamples {
         }
         reading.jobs(parts.len() as u64);
         // Jobs whose parts begin in the same segment are read together.
-        let mut by_segment: BTreeMap<String, Vec<(JobId, Vec<(u32, String)>)>> = BTreeMap::new();
+        let mut by_segment: BTreeMap<String, Vec<PlacedJob>> = BTreeMap::new();
         for (id, parts) in parts {
             let first = parts.first().map(|(_, name)| name.clone()).unwrap_or_default();
             by_segment.entry(first).or_default().push((id, parts));
@@ -108,7 +114,7 @@ impl Pieces for SealedSamples {
     fn rows(&self, piece: &[u8], scan: &Scan) -> Result<Rows, BoxError> {
         let PieceOf { segments, jobs } = serde_json::from_slice(piece)?;
         let (place, scan) = (self.place.clone(), scan.clone());
-        let of_job = move |(job, generation, parts): (String, u32, Vec<(u32, usize)>)| {
+        let of_job = move |(job, generation, parts): JobOfPiece| {
             let read = || -> Result<_, BoxError> {
                 let (id, mut metrics) = (JobId::new(job, generation)?, HashMap::new());
                 let mut made = Vec::new();

@@ -15,9 +15,9 @@ use datafusion::physical_plan::{
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::context::ExecutionContext;
+use crate::rows::{checked, failed};
 use crate::scan::Scan;
 use crate::table::Table;
-use crate::tables::{checked, failed};
 
 /// The fewest streams of a scan: with one, an aggregation would have no first step that other hubs can do.
 const MIN_PARTITIONS: usize = 2;

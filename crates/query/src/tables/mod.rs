@@ -59,7 +59,7 @@ pub(crate) use latest_at::{LATEST_AT, LatestAt, LatestAtTable};
 pub(crate) use listing::{ColumnListing, Listed, Listing, TableListing};
 pub(crate) use nodes::NodeTable;
 pub(crate) use pushdown::{beginning, times, topic_filter};
-pub(crate) use registered::{RegisteredTable, checked, failed};
+pub(crate) use registered::RegisteredTable;
 pub(crate) use sample_column::{SampleColumn, value};
 pub use sample_reader::SampleReader;
 pub(crate) use samples::{OF_A_TOPIC, SampleTable};

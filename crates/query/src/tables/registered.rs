@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::{DataFusionError, Result};
@@ -17,7 +16,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use crate::column::schema_of;
 use crate::context::ExecutionContext;
 use crate::divided::PiecesExec;
-use crate::rows::BoxError;
+use crate::rows::{checked, failed};
 use crate::scan::Scan;
 use crate::table::{Fingerprint, Table};
 use crate::tables::pushdown;
@@ -147,26 +146,4 @@ impl PartitionStream for TableScan {
         let batches = stream::once(begin).try_flatten();
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
     }
-}
-
-pub(crate) fn failed(error: BoxError) -> DataFusionError {
-    DataFusionError::External(error)
-}
-
-/// Returns a batch with the wanted schema, or an error if the table made other columns.
-pub(crate) fn checked(table: &str, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let types = |schema: &SchemaRef| -> Vec<String> {
-        schema.fields().iter().map(|field| field.data_type().to_string()).collect()
-    };
-    let is_wanted = batch.num_columns() == schema.fields().len()
-        && batch.columns().iter().zip(schema.fields()).all(|(c, f)| c.data_type() == f.data_type());
-    if !is_wanted {
-        let (made, wanted) = (types(&batch.schema()).join(", "), types(schema).join(", "));
-        let problem =
-            format!("the table `{table}` made columns of {made} and had to make {wanted}");
-        return Err(failed(problem.into()));
-    }
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let columns = batch.columns().to_vec();
-    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }

@@ -109,7 +109,7 @@ async fn three_hubs_answer_as_one_and_a_killed_one_is_done_without() {
     let before = site.requests(1);
     assert_eq!(site.ask(SUMS, "30s"), sums());
     eventually("the other one still works", || site.requests(1) > before);
-    // One that does not answer, and never will, costs a part of the time and no row.
+    // A helper that does not answer, and never will, costs a part of the time and no row.
     signal(&site.helpers[1].up.child, "STOP");
     assert_eq!(site.ask(SUMS, "20s"), sums());
     site.helpers[1].up.kill();

@@ -38,8 +38,8 @@ pub use intake::{
     UnreadPart, Unsealed,
 };
 pub use lts::{
-    Changes, Lts, Placed, Retention, SegmentDamage, SegmentFile, SegmentFiles, Version,
-    WholeSegment, is_segment_name,
+    Changes, Lts, PartsOfJobs, Placed, Retention, SegmentDamage, SegmentFile, SegmentFiles,
+    Version, WholeSegment, is_segment_name,
 };
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
 pub use reads::{MAX_READ_BYTES, ReadLog, ReadLogLimits};

@@ -10,6 +10,9 @@ use super::index::Slot;
 use crate::jobs::entry::JobEntry;
 use crate::log::Error;
 
+/// Parts of jobs: the number of each and the name of its segment, by number.
+pub type PartsOfJobs = BTreeMap<JobId, Vec<(u32, String)>>;
+
 impl Lts {
     /// Passes the entry of every job to `each`, in the order of the jobs' ids. Two folders with the same segments give the
     /// same entries. The ids of all jobs are in memory meanwhile.
@@ -77,7 +80,7 @@ impl Lts {
         times: Option<(i64, i64)>,
         most: usize,
         is_wanted: &dyn Fn(&JobId) -> bool,
-    ) -> Result<BTreeMap<JobId, Vec<(u32, String)>>, Error> {
+    ) -> Result<PartsOfJobs, Error> {
         // No compaction removes a segment meanwhile.
         let _writing = unpoisoned(self.writing.lock());
         let slots: Vec<Slot> = self.state().segments.keys().copied().collect();

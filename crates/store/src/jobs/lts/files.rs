@@ -18,7 +18,7 @@ const MAX_OPEN: usize = 64;
 pub struct SegmentFiles {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
-    /// Those that were read, the last one at the end.
+    /// Segments that were read, the last one at the end.
     open: Mutex<Vec<Arc<Segment>>>,
 }
 

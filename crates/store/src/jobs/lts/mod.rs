@@ -27,5 +27,6 @@ mod tests;
 pub use chores::{Changes, Retention, SegmentDamage};
 pub(in crate::jobs) use copies::whole;
 pub use copies::{SegmentFile, Version, WholeSegment, is_segment_name};
+pub use entries::PartsOfJobs;
 pub use files::SegmentFiles;
 pub use folder::{Lts, Placed};
