@@ -77,11 +77,10 @@ impl Sites {
                 lts.seal(&parts, now()).map_err(|e| failed(&e))?;
             }
             drop(lts);
-            fs::write(dir.join("state/jobs/site"), site).map_err(|e| failed(&e))?;
             let listed = fs::read_dir(&folder).map_err(|e| failed(&e))?;
             let paths = listed.filter_map(|entry| Some(entry.ok()?.path()));
             files.extend(paths.filter(|path| path.extension() == Some("parquet".as_ref())));
-            rebuild(&dir)?;
+            rebuild(&dir, site)?;
             dirs.push(dir);
         }
         let second = Hub::start(&dirs[1], runtime, Setup { site: SITES[1], ..Setup::default() })?;
@@ -145,8 +144,9 @@ impl Sites {
     }
 }
 
-/// Makes the catalogue of a hub that does not run.
-fn rebuild(dir: &Path) -> Result<(), Failure> {
+/// Makes the catalogue of a hub of a site, which does not run.
+pub(super) fn rebuild(dir: &Path, site: &str) -> Result<(), Failure> {
+    fs::write(dir.join("state/jobs/site"), site).map_err(|e| failed(&e))?;
     let mut command = Command::new(programs::skopos()?);
     command.args(["mds", "rebuild", "--dir"]).arg(dir.join("run"));
     command.env("SKOPOS_STATE", dir.join("state")).stdin(Stdio::null());

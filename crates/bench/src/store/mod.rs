@@ -1,13 +1,14 @@
 //! `skopos-bench store`: the storage of jobs under the loads of SLAte's evaluation.
 //!
 //! `sts` sends records to a hub and waits for their acknowledgements; `lts` seals, verifies and reads segments; `download`
-//! fetches jobs from two hubs; `mds` fills and searches the catalogue. `peers` puts the same records into what one would use instead. `slate` makes the jobs.
+//! fetches jobs from two hubs; `together` asks one to three hubs; `mds` fills and searches the catalogue. `peers` puts the same records into what one would use instead. `slate` makes the jobs.
 
 mod slate;
 mod hub;
 mod sts;
 mod lts;
 mod download;
+mod together;
 mod mds;
 mod peers;
 
@@ -19,6 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use self::download::{Sites, Turn};
 use self::hub::{Hub, Setup};
 use self::sts::Load;
+use self::together::Together;
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::query::postgres::{self, Postgres};
@@ -61,6 +63,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     long_time(plan, &scratch, &mut report)?;
     plan.say("downloads …");
     downloads(plan, (&scratch, &runtime), &mut report)?;
+    plan.say("several hubs …");
+    several_hubs(plan, (&scratch, &runtime), &mut report)?;
     plan.say("metadata …");
     metadata(plan, &scratch, &server, &mut report)?;
     Ok(report)
@@ -243,6 +247,30 @@ fn downloads(
                 Better::Lower,
             ),
         ]);
+    }
+    Ok(())
+}
+
+fn several_hubs(
+    plan: &Plan,
+    (scratch, runtime): (&Scratch, &Runtime),
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let jobs = if plan.is_short { 1000 } else { 5000 };
+    let together = Together::start(scratch, jobs, runtime)?;
+    let mut seconds = [const { Vec::new() }; 3];
+    for _ in 0..plan.rounds {
+        for (hubs, seconds) in (1..).zip(&mut seconds) {
+            seconds.push(together.turn(hubs)?);
+        }
+    }
+    let millions = together.values as f64 / 1e6;
+    for (hubs, seconds) in (1..).zip(&seconds) {
+        let names = ["one hub", "two hubs", "three hubs"];
+        let case = format!("mean of {millions:.0} million values, {}", names[hubs - 1]);
+        report
+            .add([Row::new(&case, "time", "s", median(seconds), Better::Lower)
+                .rounds("skopos", seconds)]);
     }
     Ok(())
 }
