@@ -219,6 +219,35 @@ fn live_header_fields_are_bounded() {
     assert_eq!(Segment::open(&specimen.path).expect("valid").vertices().len(), 4);
 }
 
+/// A header that claims millions of entries once made `find` read, and so allocate, the whole length of the file.
+#[test]
+fn a_lookup_in_a_sparse_directory_allocates_no_memory() {
+    use std::os::unix::fs::MetadataExt as _;
+    const CAPACITY: u32 = 12_000_000;
+    let specimen = specimen();
+    let heap = (offset::DIRECTORY + u64::from(CAPACITY) * offset::ENTRY_BYTES).next_multiple_of(64);
+    let length = heap + 4096;
+    let file = fs::OpenOptions::new().write(true).open(&specimen.path).expect("our own file");
+    file.set_len(length).expect("a sparse file");
+    for (at, bytes) in [
+        (16, &length.to_le_bytes()[..]),
+        (48, &CAPACITY.to_le_bytes()),
+        (56, &heap.to_le_bytes()),
+        (offset::DIRECTORY_LEN, &u32::MAX.to_le_bytes()),
+    ] {
+        file.write_all_at(bytes, at).expect("written");
+    }
+    let blocks = || fs::metadata(&specimen.path).expect("our own file").blocks();
+    let before = blocks();
+    let path = specimen.path.clone();
+    must_end("a lookup", move || {
+        let segment = Segment::open(&path).expect("the header is consistent");
+        assert!(matches!(segment.find(&topic("test/absent")), Err(Error::NoVertex(_))));
+        let _ = segment.vertices();
+    });
+    assert!(blocks() - before < 1024, "the lookup gave {} blocks to the file", blocks() - before);
+}
+
 #[test]
 fn a_hostile_directory_entry_hides_only_its_vertex() {
     let specimen = specimen();
