@@ -61,6 +61,23 @@ fn the_peak_of_memory_outlives_an_exec() {
     }
 }
 
+/// Two busy children that their limit ended were once charged with the time of their shell: "0.002 s, all".
+#[test]
+fn the_processor_time_of_a_tree_that_its_limit_ended_is_not_lost() {
+    let script = "while :; do :; done & while :; do :; done & wait";
+    for by in
+        ["--level=1", "--level=2", "--mechanism=wait4,procfs", "--mechanism=wait4,procfs,ptrace"]
+    {
+        let args = [by, "--limit", "cpu=1s", "--", "sh", "-c", script];
+        by_each(&args, |outcome, what| {
+            assert_eq!(outcome.summary["ended"]["exit_type"], "limit", "{what}");
+            let reading = &outcome.summary["resources"]["cpu_seconds"];
+            let value = reading["value"].as_f64().unwrap_or_default();
+            assert!(value >= 1.0, "{what}: {reading}");
+        });
+    }
+}
+
 #[test]
 fn bytes_around_the_counted_calls_are_listed_as_missing() {
     let around = program("around");
