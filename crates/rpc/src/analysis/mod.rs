@@ -1,0 +1,13 @@
+//! Analyses of traces.
+
+mod frames;
+pub mod histogram;
+pub mod loader;
+pub mod names;
+pub mod process;
+pub mod counts;
+pub mod stream;
+pub mod clocks;
+pub mod blocks;
+pub mod trace;
+pub mod profile;
