@@ -111,7 +111,10 @@ mod tests {
     fn an_ancestry_keeps_the_last_four_names() {
         let names = ["a", "b", "c", "d", "e"];
         let ancestry = Ancestry::of(names);
-        assert_eq!(ancestry.hops().collect::<Vec<_>>(), names[1..].iter().map(|n| Ancestry::hop(n)).collect::<Vec<_>>());
+        assert_eq!(
+            ancestry.hops().collect::<Vec<_>>(),
+            names[1..].iter().map(|n| Ancestry::hop(n)).collect::<Vec<_>>()
+        );
         assert_eq!(ancestry.resolve(&names), [["b"], ["c"], ["d"], ["e"]]);
         assert_eq!(Ancestry::of(["a"]).hops().count(), 1);
         assert_eq!(Ancestry::default().hops().count(), 0);

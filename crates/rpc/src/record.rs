@@ -147,7 +147,7 @@ impl Tagged {
 
 /// One side of a call, or a step inside of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct SpanRecord {
     /// Lower half of the request's id; never 0. Everything joins by it.
     pub request_low: u64,
     /// Upper half of the request's id; 0 if the host passes on the lower half only.
@@ -193,7 +193,7 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// One side of a call.
-    Span(Span),
+    Span(SpanRecord),
     /// Values of the span before.
     Details(Details),
     /// A sample of the process.
@@ -205,7 +205,7 @@ const fn values_end(kind: Kind) -> u64 {
     (kind as u64) << 16
 }
 
-impl Span {
+impl SpanRecord {
     /// Encodes the record.
     #[inline]
     pub fn words(&self) -> [u64; RECORD_WORDS] {
@@ -253,7 +253,7 @@ impl Record {
         Some(match kind {
             Kind::Details => Self::Details([a, b, c, d, e, f, g].map(Tagged)),
             Kind::Sample => Self::Sample(Sample { at: a, values: [b, c, d, e, f, g].map(Tagged) }),
-            Kind::Origin | Kind::Target | Kind::Local => Self::Span(Span {
+            Kind::Origin | Kind::Target | Kind::Local => Self::Span(SpanRecord {
                 request_low: a,
                 request_high: b,
                 span: c,
@@ -305,8 +305,8 @@ pub fn bytes_to_words(bytes: &[u8; RECORD_BYTES]) -> [u64; RECORD_WORDS] {
 mod tests {
     use super::*;
 
-    fn span() -> Span {
-        Span {
+    fn span() -> SpanRecord {
+        SpanRecord {
             request_low: 1,
             request_high: 2,
             span: 3,

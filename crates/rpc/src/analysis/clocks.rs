@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::process::Process;
 use super::stream::Side;
+use crate::file::Process;
+use crate::interval::Interval;
 use crate::record::Kind;
 
 /// The most calls that are kept to relate clocks. Beyond, every second one is let go, and so on: the tightest of a
@@ -96,13 +97,27 @@ pub(crate) fn mix(id: u64) -> u64 {
     id ^ id >> 29
 }
 
+/// The end of the handler (t8) of a target, which is before its response; the end of an origin. A target's record may go
+/// on until its response was sent (t13), when the origin has it already.
+fn end_of_handler(side: &Side) -> i64 {
+    let stay = match side.interval(Interval::TargetExecutionExclusive) {
+        Some(own) if side.kind == Kind::Target => {
+            let part = |interval| side.interval(interval).unwrap_or(0);
+            let stay = own + part(Interval::TargetHandler) + part(Interval::Children);
+            stay.min(side.duration)
+        }
+        _ => side.duration,
+    };
+    side.start.saturating_add_unsigned(stay)
+}
+
 impl Pairs {
     #[inline]
     pub(crate) fn add(&mut self, side: &Side) {
         if side.kind == Kind::Local || mix(side.span) & self.mask != 0 {
             return;
         }
-        let half = Half { process: side.process, start: side.start, end: side.end() };
+        let half = Half { process: side.process, start: side.start, end: end_of_handler(side) };
         let pair = self.halves.entry(side.span).or_default();
         match side.kind {
             Kind::Origin => pair.0 = pair.0.or(Some(half)),

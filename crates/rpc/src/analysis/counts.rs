@@ -43,12 +43,14 @@ pub struct Counts {
     pub dropped_values: u64,
     /// Records whose callpath is not defined; they count for `(other)`.
     pub records_without_callpath: u64,
-    /// Definitions of callpaths beyond the bound; their records count for `(other)`.
+    /// Definitions of callpaths beyond the bounds of recorders and analyses; their records count for `(other)`.
     pub refused_callpaths: u64,
     /// Hashes that belong to more than one callpath.
     pub hash_collisions: u64,
-    /// Contexts of a newer version that processes received, as they counted them.
-    pub newer_contexts: u64,
+    /// Records and values for which the recorders of the processes had no room, as they counted them.
+    pub unrecorded: u64,
+    /// Number of times that a recorder recorded less to keep its budget of overhead.
+    pub budget_steps: u64,
 }
 
 impl Counts {
@@ -60,7 +62,8 @@ impl Counts {
             ("files do not describe their process and were not used", self.files_without_process),
             ("files have no end: their process still runs, or died", self.open_files),
             ("processes wrote a newer format, read as far as it is known", self.newer_processes),
-            ("contexts of a newer version were received", self.newer_contexts),
+            ("records or values had no room in their recorder", self.unrecorded),
+            ("times a recorder recorded less to keep its budget", self.budget_steps),
             ("frames are of an unknown kind", self.unknown_frames),
             ("frames have a bad payload", self.bad_frames),
             ("records are of an unknown kind", self.unknown_records),

@@ -1,6 +1,5 @@
 //! Analyses of traces.
 
-mod frames;
 pub mod histogram;
 pub mod loader;
 pub mod names;

@@ -6,14 +6,16 @@
 
 use std::collections::HashMap;
 use std::io::Read;
+use std::path::Path;
 
 use super::counts::Counts;
-use super::frames::{self, Frame};
 use super::loader::Loader;
 use super::names::{Callpaths, OTHER, PathId};
-use super::process::{Clock, Numbers, Process};
+use super::process::{Numbers, is_same};
 use crate::error::Error;
-use crate::record::{Kind, RECORD_BYTES, Record, Span, Status, Tagged};
+use crate::file::{ClockPoint, Counters, Definition, End, Frame, Frames, Process, Records, TRACE_VERSION};
+use crate::pvar::PvarInfo;
+use crate::record::{Kind, Record, SpanRecord, Status, Tagged};
 
 /// Number of intervals, with the unused tag 0.
 pub const INTERVALS: usize = 11;
@@ -23,6 +25,9 @@ const MAX_VALUES: usize = 16;
 
 /// The most names of variables and of peers of a whole trace, each. A process has at most 65,536 of either.
 const MAX_NAMES: usize = 1 << 16;
+
+/// The lengths of a tick in ns that are believed: a millisecond a tick, to a thousand ticks a ns.
+const NS_PER_TICK: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
 
 /// One side of a call, as analyses see it.
 #[derive(Clone, Debug)]
@@ -102,19 +107,6 @@ pub trait Visit {
     fn sample(&mut self, _sample: &ProcessSample, _reader: &Reader) {}
 }
 
-/// A variable that processes registered.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Pvar {
-    /// The name.
-    pub name: String,
-    /// The unit; empty for a number.
-    pub unit: String,
-    /// The class: 0 STATE, 1 COUNTER, 2 TIMER, 3 LEVEL, 4 SIZE, 5 HIGHWATERMARK, 6 LOWWATERMARK.
-    pub class: u8,
-    /// Returns true if the variable belongs to one call.
-    pub is_of_handle: bool,
-}
-
 /// Names and counts of the trace that was read so far.
 #[derive(Debug, Default)]
 pub struct Reader {
@@ -122,29 +114,32 @@ pub struct Reader {
     pub processes: Vec<Process>,
     /// The callpaths of all processes.
     pub callpaths: Callpaths,
-    /// The variables of all processes.
-    pub pvars: Vec<Pvar>,
+    /// The variables of all processes. Their numbers are those of the first process that registered them.
+    pub pvars: Vec<PvarInfo>,
     /// The names of peers.
     pub peers: Vec<String>,
     /// Counts of records and defects.
     pub counts: Counts,
     /// The bytes of each file that were read.
     pub lengths: Vec<u64>,
-    pvar_numbers: HashMap<Pvar, u32>,
+    /// The last counters of each process.
+    pub counters: Vec<Counters>,
+    pvar_numbers: HashMap<(String, String), u32>,
     peer_numbers: HashMap<String, u32>,
-    /// The greatest count of newer contexts of each process: its description may come several times.
-    newer_contexts: HashMap<u32, u64>,
 }
 
 /// The state of one file.
-struct File {
-    process: Option<u32>,
-    clock: Option<Clock>,
+struct Part {
+    process: u32,
+    clock: Option<ClockPoint>,
     numbers: Numbers,
     /// Records that wait for their details, by thread.
-    waiting: HashMap<u32, (Box<Side>, u16)>,
+    waiting: HashMap<u32, Waiting>,
     has_ended: bool,
 }
+
+/// A record and the number of its details that are still missing.
+type Waiting = (Box<Side>, u16);
 
 /// Reads all files and hands their records to `visit`. Names and counts are those of this pass.
 ///
@@ -159,215 +154,206 @@ pub fn stream(
     visit: &mut dyn Visit,
 ) -> Result<Reader, Error> {
     let mut reader = Reader::default();
-    let mut payload = Vec::new();
     for (index, name) in loader.names().iter().enumerate() {
-        let io = |source| Error::Io { path: name.into(), doing: "read a trace", source };
+        let path = Path::new(name);
         let length = lengths.map_or(u64::MAX, |all| all.get(index).copied().unwrap_or(0));
-        let mut bytes = loader.open(index).map_err(io)?.take(length);
-        let mut file = File {
-            process: None,
+        let source = loader.open(index).map_err(Error::io(path, "cannot open the trace"))?;
+        let mut source = source.take(length);
+        reader.counts.files += 1;
+        match Frames::new(&mut source, path, 0) {
+            Ok(frames) => reader.part(frames, visit)?,
+            Err(Error::NotATrace { .. }) => reader.counts.files_without_process += 1,
+            Err(error) => return Err(error),
+        }
+        reader.lengths.push(length - source.limit());
+    }
+    reader.finish();
+    Ok(reader)
+}
+
+impl Reader {
+    fn part<R: Read>(
+        &mut self,
+        mut frames: Frames<R>,
+        visit: &mut dyn Visit,
+    ) -> Result<(), Error> {
+        let mut part = Part {
+            process: self.process(frames.process()),
             clock: None,
             numbers: Numbers::default(),
             waiting: HashMap::new(),
             has_ended: false,
         };
-        reader.counts.files += 1;
-        loop {
-            match frames::next(&mut bytes, &mut payload).map_err(io)? {
-                Frame::Whole(kind) => reader.frame(&mut file, kind, &payload, visit),
-                Frame::End => break,
-                Frame::Torn => {
-                    reader.counts.torn_files += 1;
-                    break;
-                }
-            }
+        while let Some(frame) = frames.next_frame()? {
+            self.frame(&mut part, frame, visit);
         }
-        reader.end(file, visit);
-        reader.lengths.push(length - bytes.limit());
-    }
-    reader.counts.refused_callpaths = reader.callpaths.refused();
-    reader.counts.hash_collisions = reader.callpaths.collisions().len() as u64;
-    reader.counts.newer_contexts = reader.newer_contexts.values().sum();
-    Ok(reader)
-}
-
-/// Reads little-endian fields from the front of a payload.
-struct Fields<'b>(&'b [u8]);
-
-impl<'b> Fields<'b> {
-    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (front, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*front)
+        self.counts.torn_files += u64::from(frames.tear().is_some());
+        self.counts.bad_frames += frames.damaged();
+        self.counts.open_files += u64::from(!part.has_ended);
+        let mut waiting: Vec<_> = part.waiting.into_iter().collect();
+        waiting.sort_unstable_by_key(|(thread, _)| *thread);
+        for (_, waiting) in waiting {
+            self.give_up(Some(waiting), visit);
+        }
+        Ok(())
     }
 
-    fn u16(&mut self) -> Option<u16> {
-        Some(u16::from_le_bytes(self.bytes()?))
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.bytes()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.bytes()?))
-    }
-
-    fn text(&mut self) -> Option<&'b str> {
-        let length = usize::from(self.u16()?);
-        let (text, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        std::str::from_utf8(text).ok()
-    }
-}
-
-impl Reader {
-    fn frame(&mut self, file: &mut File, kind: u32, payload: &[u8], visit: &mut dyn Visit) {
-        let understood = match kind {
-            frames::PROCESS => self.process(file, payload),
-            frames::CLOCK => Clock::decode(payload).map(|clock| file.clock = Some(clock)),
-            frames::NODE => self.node(file, payload),
-            frames::PEER => self.peer(file, payload),
-            frames::PVAR => self.pvar(file, payload),
-            frames::RECORDS => self.records(file, payload, visit),
-            frames::END => {
-                file.has_ended = true;
-                self.counts.recovered_files += u64::from(payload.first() == Some(&2));
-                Some(())
+    fn frame(&mut self, part: &mut Part, frame: Frame<'_>, visit: &mut dyn Visit) {
+        let is_kept = match frame {
+            // A later description has the configuration that holds from here on.
+            Frame::Process(process) => {
+                self.processes[part.process as usize] = process;
+                true
             }
-            _ => {
+            Frame::Clock(clock) => {
+                let is_credible = NS_PER_TICK.contains(&clock.ns_per_tick);
+                part.clock = if is_credible { Some(clock) } else { part.clock };
+                is_credible
+            }
+            Frame::Definition(definition) => self.define(part, definition).is_some(),
+            Frame::Records(records) => {
+                self.records(part, &records, visit);
+                true
+            }
+            Frame::Counters(counters) => {
+                self.counters[part.process as usize] = counters;
+                true
+            }
+            Frame::End(end) => {
+                part.has_ended = true;
+                self.counts.recovered_files += u64::from(end == End::Recovered);
+                true
+            }
+            Frame::Unknown(_) => {
                 self.counts.unknown_frames += 1;
-                Some(())
+                true
             }
         };
-        self.counts.bad_frames += u64::from(understood.is_none());
+        self.counts.bad_frames += u64::from(!is_kept);
     }
 
-    fn process(&mut self, file: &mut File, payload: &[u8]) -> Option<()> {
-        let document: serde_json::Value = serde_json::from_slice(payload).ok()?;
-        let newer = document.get("newer_contexts").and_then(serde_json::Value::as_u64);
-        let process: Process = serde_json::from_value(document).ok()?;
-        let number = match file.process {
-            Some(number) => {
-                // A later description has the configuration that holds from here on.
-                self.processes[number as usize] = process;
-                number
+    /// Returns the number of a process, the same for all parts of its trace.
+    fn process(&mut self, process: &Process) -> u32 {
+        let known = self.processes.iter().position(|known| is_same(known, process));
+        match known {
+            Some(at) => {
+                self.processes[at] = process.clone();
+                at as u32
             }
             None => {
-                self.counts.newer_processes += u64::from(process.version > 1);
-                self.processes.push(process);
+                self.counts.newer_processes += u64::from(process.version > TRACE_VERSION);
+                self.processes.push(process.clone());
+                self.counters.push(Counters::default());
                 self.processes.len() as u32 - 1
             }
-        };
-        file.process = Some(number);
-        if let Some(count) = newer {
-            self.newer_contexts.insert(number, count);
         }
-        Some(())
     }
 
-    fn node(&mut self, file: &mut File, payload: &[u8]) -> Option<()> {
-        let mut fields = Fields(payload);
-        let (id, parent, hash) = (fields.u32()?, fields.u64()?, fields.u64()?);
-        let path = self.callpaths.intern(hash, parent, fields.text()?);
-        file.numbers.set_path(id, path).then_some(())
-    }
-
-    fn peer(&mut self, file: &mut File, payload: &[u8]) -> Option<()> {
-        let mut fields = Fields(payload);
-        let (id, name) = (fields.u16()?, fields.text()?);
-        let number = match self.peer_numbers.get(name) {
-            Some(number) => *number,
-            None if self.peers.len() >= MAX_NAMES => return None,
-            None => {
-                self.peers.push(name.to_owned());
-                let number = self.peers.len() as u32 - 1;
-                self.peer_numbers.insert(name.to_owned(), number);
-                number
+    /// Keeps a name; `None` if there are too many.
+    fn define(&mut self, part: &mut Part, definition: Definition) -> Option<()> {
+        let is_kept = match definition {
+            Definition::Node(node) => {
+                let path = self.callpaths.intern(node.hash, node.parent_hash, &node.name);
+                part.numbers.set_path(node.id, path)
+            }
+            Definition::Peer(peer) => {
+                let number = match self.peer_numbers.get(&peer.name) {
+                    Some(number) => *number,
+                    None => {
+                        let number = next_number(self.peers.len())?;
+                        self.peers.push(peer.name.clone());
+                        self.peer_numbers.insert(peer.name, number);
+                        number
+                    }
+                };
+                part.numbers.set_peer(peer.id, number)
+            }
+            Definition::Pvar(info) => {
+                let key = (info.name.clone(), info.unit.clone());
+                let local = info.number;
+                let number = match self.pvar_numbers.get(&key) {
+                    Some(number) => *number,
+                    None => {
+                        let number = next_number(self.pvars.len())?;
+                        self.pvars.push(info);
+                        self.pvar_numbers.insert(key, number);
+                        number
+                    }
+                };
+                part.numbers.set_pvar(local, number)
             }
         };
-        file.numbers.set_peer(id, number).then_some(())
+        is_kept.then_some(())
     }
 
-    fn pvar(&mut self, file: &mut File, payload: &[u8]) -> Option<()> {
-        let mut fields = Fields(payload);
-        let (id, [class, binding]) = (fields.u16()?, fields.bytes()?);
-        let (name, unit) = (fields.text()?.to_owned(), fields.text()?.to_owned());
-        let pvar = Pvar { name, unit, class, is_of_handle: binding == 1 };
-        let number = match self.pvar_numbers.get(&pvar) {
-            Some(number) => *number,
-            None if self.pvars.len() >= MAX_NAMES => return None,
-            None => {
-                self.pvars.push(pvar.clone());
-                let number = self.pvars.len() as u32 - 1;
-                self.pvar_numbers.insert(pvar, number);
-                number
-            }
-        };
-        file.numbers.set_pvar(id, number).then_some(())
-    }
-
-    fn records(&mut self, file: &mut File, payload: &[u8], visit: &mut dyn Visit) -> Option<()> {
-        let mut fields = Fields(payload);
-        let (thread, lost) = (fields.u32()?, fields.u64()?);
-        let Some(process) = file.process else { return Some(()) };
-        let (records, rest) = fields.0.as_chunks::<RECORD_BYTES>();
+    fn records(&mut self, part: &mut Part, records: &Records<'_>, visit: &mut dyn Visit) {
         self.counts.records += records.len() as u64;
-        let Some(clock) = file.clock else {
-            self.counts.records_without_clock += records.len() as u64;
-            return rest.is_empty().then_some(());
-        };
-        let mut waiting = file.waiting.remove(&thread);
-        if lost > 0 {
-            self.counts.lost_records += lost;
+        let mut waiting = part.waiting.remove(&records.thread);
+        if records.lost_before > 0 {
+            self.counts.lost_records += records.lost_before;
             self.give_up(waiting.take(), visit);
         }
-        for bytes in records {
-            match Record::from_bytes(bytes) {
+        let Some(clock) = part.clock else {
+            self.counts.records_without_clock += records.len() as u64;
+            return;
+        };
+        for record in records.iter() {
+            match record {
                 Some(Record::Span(span)) => {
                     self.give_up(waiting.take(), visit);
-                    let side = self.side(&span, process, thread, clock, &file.numbers);
+                    let side = self.side(&span, part.process, records.thread, clock, &part.numbers);
                     match span.details {
                         0 => visit.side(&side, self),
                         details => waiting = Some((Box::new(side), details)),
                     }
                 }
-                Some(Record::Details(values)) => match &mut waiting {
-                    Some((side, missing)) => {
-                        self.counts.dropped_values += side.add(&values, &file.numbers);
-                        *missing -= 1;
-                        if *missing == 0 {
-                            visit.side(side, self);
-                            waiting = None;
-                        }
-                    }
-                    None => self.counts.stray_details += 1,
-                },
+                Some(Record::Details(values)) => {
+                    waiting = self.details(waiting, &values, &part.numbers, visit);
+                }
                 Some(Record::Sample(sample)) => {
                     self.counts.samples += 1;
                     let values = sample.values.iter().filter_map(|value| {
-                        Some((file.numbers.pvar(value.pvar()?)?, value.value()))
+                        Some((part.numbers.pvar(value.pvar()?)?, value.value()))
                     });
+                    let (process, time) = (part.process, clock.unix_ns(sample.at));
                     let values = values.collect();
-                    let time = clock.unix_ns(sample.at);
                     visit.sample(&ProcessSample { process, time, values }, self);
                 }
                 None => self.counts.unknown_records += 1,
             }
         }
         if let Some(waiting) = waiting {
-            file.waiting.insert(thread, waiting);
+            part.waiting.insert(records.thread, waiting);
         }
-        rest.is_empty().then_some(())
+    }
+
+    #[inline]
+    fn details(
+        &mut self,
+        waiting: Option<Waiting>,
+        values: &[Tagged],
+        numbers: &Numbers,
+        visit: &mut dyn Visit,
+    ) -> Option<Waiting> {
+        let Some((mut side, missing)) = waiting else {
+            self.counts.stray_details += 1;
+            return None;
+        };
+        self.counts.dropped_values += side.add(values, numbers);
+        if missing > 1 {
+            return Some((side, missing - 1));
+        }
+        visit.side(&side, self);
+        None
     }
 
     #[inline]
     fn side(
         &mut self,
-        span: &Span,
+        span: &SpanRecord,
         process: u32,
         thread: u32,
-        clock: Clock,
+        clock: ClockPoint,
         numbers: &Numbers,
     ) -> Side {
         match span.kind {
@@ -385,7 +371,7 @@ impl Reader {
             span: span.span,
             parent: span.parent,
             start: clock.unix_ns(span.start),
-            duration: clock.ns(span.duration),
+            duration: clock.duration_ns(span.duration),
             path,
             lamport: span.lamport,
             order: span.order,
@@ -400,22 +386,28 @@ impl Reader {
     }
 
     /// Hands over a record whose details were lost.
-    fn give_up(&mut self, waiting: Option<(Box<Side>, u16)>, visit: &mut dyn Visit) {
+    fn give_up(&mut self, waiting: Option<Waiting>, visit: &mut dyn Visit) {
         if let Some((side, missing)) = waiting {
             self.counts.stray_details += u64::from(missing);
             visit.side(&side, self);
         }
     }
 
-    fn end(&mut self, file: File, visit: &mut dyn Visit) {
-        let mut waiting: Vec<_> = file.waiting.into_iter().collect();
-        waiting.sort_unstable_by_key(|(thread, _)| *thread);
-        for (_, waiting) in waiting {
-            self.give_up(Some(waiting), visit);
+    fn finish(&mut self) {
+        self.counts.refused_callpaths = self.callpaths.refused();
+        self.counts.hash_collisions = self.callpaths.collisions().len() as u64;
+        for counters in &self.counters {
+            self.counts.unrecorded +=
+                counters.without_ring + counters.deleted + counters.values_refused;
+            self.counts.refused_callpaths += counters.nodes_refused + counters.names_refused;
+            self.counts.budget_steps += counters.budget_steps;
         }
-        self.counts.files_without_process += u64::from(file.process.is_none());
-        self.counts.open_files += u64::from(!file.has_ended);
     }
+}
+
+/// The number of the next name, if there is room.
+fn next_number(names: usize) -> Option<u32> {
+    (names < MAX_NAMES).then_some(names as u32)
 }
 
 impl Side {

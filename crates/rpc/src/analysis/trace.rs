@@ -94,7 +94,7 @@ impl<'l> Trace<'l> {
 
     /// The labels of the processes, by their numbers: `kv@n01 (4711)`.
     pub fn labels(&self) -> Vec<String> {
-        self.reader.processes.iter().map(super::process::Process::label).collect()
+        self.reader.processes.iter().map(super::process::label).collect()
     }
 
     /// The length of the run in ns.

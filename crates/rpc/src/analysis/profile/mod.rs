@@ -10,6 +10,7 @@ use self::collect::{Collector, PathSums, SideSums};
 use super::counts::Counts;
 use super::histogram::Histogram;
 use super::names::PathId;
+use super::process::unseen_reason;
 use super::stream::Reader;
 use super::trace::Trace;
 use crate::error::Error;
@@ -259,7 +260,8 @@ fn reason(sums: &PathSums, interval: Interval, reader: &Reader) -> String {
         return format!("no {name} of this callpath was recorded");
     }
     let given = side.processes.iter().find_map(|p| {
-        reader.processes.get(p.process as usize)?.unseen_reason(interval).map(str::to_owned)
+        let process = reader.processes.get(p.process as usize)?;
+        unseen_reason(process, interval).map(str::to_owned)
     });
     given.unwrap_or_else(|| {
         format!("the {name} did not report it: the recorder ran without details, or the host does not measure it")

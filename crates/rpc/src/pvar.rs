@@ -1,0 +1,381 @@
+//! Performance variables: numbers that libraries export and tools sample.
+//!
+//! A library registers its variables. A tool opens a session, queries the variables, allocates handles for those that it
+//! wants, samples them, and finalizes the session. A variable of a request lives as long as its span and rides on the
+//! span's record.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+use skopos_model::unpoisoned;
+
+use crate::error::Error;
+use crate::record::FIRST_PVAR_TAG;
+
+/// Most variables of a process: a hundred times those of the paper's stack; their tags end far below 2^16.
+pub const MAX_PVARS: usize = 1024;
+/// Longest name or unit of a variable, in bytes.
+pub const MAX_PVAR_NAME_BYTES: usize = 128;
+
+/// The class of a variable: the meaning of its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PvarClass {
+    /// One of a set of states.
+    State = 1,
+    /// A number that only grows.
+    Counter = 2,
+    /// A time between two events.
+    Timer = 3,
+    /// The use of a resource.
+    Level = 4,
+    /// The size of a resource.
+    Size = 5,
+    /// The greatest value so far.
+    HighWatermark = 6,
+    /// The smallest value so far.
+    LowWatermark = 7,
+}
+
+impl PvarClass {
+    /// All classes, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::State,
+        Self::Counter,
+        Self::Timer,
+        Self::Level,
+        Self::Size,
+        Self::HighWatermark,
+        Self::LowWatermark,
+    ];
+
+    /// Returns the class of a number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| *class as u8 == code)
+    }
+
+    /// Returns the paper's name: `HIGHWATERMARK`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::State => "STATE",
+            Self::Counter => "COUNTER",
+            Self::Timer => "TIMER",
+            Self::Level => "LEVEL",
+            Self::Size => "SIZE",
+            Self::HighWatermark => "HIGHWATERMARK",
+            Self::LowWatermark => "LOWWATERMARK",
+        }
+    }
+}
+
+/// The thing to which a variable is bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Binding {
+    /// The process: there is one value at a time.
+    NoObject = 0,
+    /// A request: the value dies with its span and rides on its record.
+    Handle = 1,
+}
+
+impl Binding {
+    /// Returns the binding of a number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::NoObject, Self::Handle].into_iter().find(|binding| *binding as u8 == code)
+    }
+
+    /// Returns the paper's name: `NO_OBJECT`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoObject => "NO_OBJECT",
+            Self::Handle => "HANDLE",
+        }
+    }
+}
+
+/// The description of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PvarInfo {
+    /// Number of the variable in its process; its tag in records is 64 more.
+    pub number: u16,
+    /// Name, such as `num_posted_handles`.
+    pub name: String,
+    /// Class.
+    pub class: PvarClass,
+    /// Binding.
+    pub binding: Binding,
+    /// Unit, such as `ns`; empty for a plain number.
+    pub unit: String,
+}
+
+/// A registered variable, as its library keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pvar {
+    number: u16,
+}
+
+impl Pvar {
+    /// Returns the number of the variable in its process.
+    pub const fn number(self) -> u16 {
+        self.number
+    }
+
+    /// Returns its tag in records.
+    #[inline]
+    pub const fn tag(self) -> u16 {
+        FIRST_PVAR_TAG + self.number
+    }
+}
+
+/// The source of a variable of the process.
+type Source = Box<dyn Fn() -> u64 + Send + Sync>;
+
+struct Entry {
+    info: PvarInfo,
+    source: Option<Source>,
+}
+
+/// The variables of a process.
+#[derive(Default)]
+pub struct Registry {
+    entries: RwLock<Entries>,
+    sessions: AtomicU64,
+}
+
+#[derive(Default)]
+struct Entries {
+    list: Vec<Arc<Entry>>,
+    by_name: HashMap<String, u16>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.infos()).finish()
+    }
+}
+
+impl Registry {
+    /// Registers a variable of a request: the host gives its value to a span by [`crate::Span::pvar`]. A variable that is
+    /// registered already, in the same way, is returned.
+    ///
+    /// # Errors
+    /// [`Error::PvarsFull`] if there are [`MAX_PVARS`]; [`Error::PvarDiffers`] if the name has another class, binding or
+    /// unit; [`Error::Name`] if name or unit are longer than [`MAX_PVAR_NAME_BYTES`], or the name is empty.
+    pub fn register(&self, name: &str, class: PvarClass, unit: &str) -> Result<Pvar, Error> {
+        self.add(name, class, unit, None)
+    }
+
+    /// Registers a variable of the process; `source` is called for each sample, from any thread, and returns at once. If
+    /// the variable is registered already, the new source replaces the old one.
+    ///
+    /// # Errors
+    /// Those of [`Registry::register`].
+    pub fn register_source(
+        &self,
+        name: &str,
+        class: PvarClass,
+        unit: &str,
+        source: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<Pvar, Error> {
+        self.add(name, class, unit, Some(Box::new(source)))
+    }
+
+    fn add(
+        &self,
+        name: &str,
+        class: PvarClass,
+        unit: &str,
+        source: Option<Source>,
+    ) -> Result<Pvar, Error> {
+        if name.is_empty() || name.len().max(unit.len()) > MAX_PVAR_NAME_BYTES {
+            return Err(Error::Name(name.chars().take(MAX_PVAR_NAME_BYTES).collect()));
+        }
+        let binding = if source.is_some() { Binding::NoObject } else { Binding::Handle };
+        let mut entries = unpoisoned(self.entries.write());
+        let known = entries.by_name.get(name).copied();
+        let number = match known {
+            Some(number) => number,
+            None if entries.list.len() >= MAX_PVARS => {
+                return Err(Error::PvarsFull { name: name.to_owned(), capacity: MAX_PVARS });
+            }
+            None => entries.list.len() as u16,
+        };
+        let info =
+            PvarInfo { number, name: name.to_owned(), class, binding, unit: unit.to_owned() };
+        let entry = Arc::new(Entry { info, source });
+        match entries.list.get_mut(usize::from(number)) {
+            Some(old) if old.info != entry.info => return Err(Error::PvarDiffers(name.to_owned())),
+            Some(old) => *old = entry,
+            None => {
+                entries.list.push(entry);
+                entries.by_name.insert(name.to_owned(), number);
+            }
+        }
+        Ok(Pvar { number })
+    }
+
+    /// Returns the descriptions of all variables, by number.
+    pub fn infos(&self) -> Vec<PvarInfo> {
+        unpoisoned(self.entries.read()).list.iter().map(|entry| entry.info.clone()).collect()
+    }
+
+    /// Returns the number of variables.
+    pub fn len(&self) -> usize {
+        unpoisoned(self.entries.read()).list.len()
+    }
+
+    /// Returns true if there is no variable.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Samples the variables of the process, by number. The sources run without the registry's lock.
+    pub(crate) fn sample_all(&self) -> Vec<(u16, u64)> {
+        let entries: Vec<_> = unpoisoned(self.entries.read()).list.clone();
+        let sample = |entry: &Arc<Entry>| {
+            let source = entry.source.as_ref()?;
+            Some((entry.info.number, source()))
+        };
+        entries.iter().filter_map(sample).collect()
+    }
+
+    fn entry(&self, number: u16) -> Option<Arc<Entry>> {
+        unpoisoned(self.entries.read()).list.get(usize::from(number)).cloned()
+    }
+
+    /// Samples one variable of the process; `None` if it is bound to requests.
+    pub(crate) fn sample_one(&self, number: u16) -> Option<u64> {
+        self.entry(number)?.source.as_ref().map(|source| source())
+    }
+
+    /// Opens a session for a tool.
+    pub fn session(&self) -> Session<'_> {
+        let id = self.sessions.fetch_add(1, Ordering::Relaxed);
+        Session { registry: self, id }
+    }
+}
+
+/// A session of a tool with the variables of a process. [`Session::finalize`] or dropping it ends it.
+#[derive(Debug)]
+pub struct Session<'r> {
+    registry: &'r Registry,
+    id: u64,
+}
+
+/// A handle for sampling one variable in one session.
+#[derive(Clone, Debug)]
+pub struct PvarHandle {
+    session: u64,
+    pvar: Pvar,
+}
+
+impl PvarHandle {
+    /// Returns the variable.
+    pub const fn pvar(&self) -> Pvar {
+        self.pvar
+    }
+}
+
+/// An object to which variables are bound: a span has their values until it ends.
+pub trait Bound {
+    /// Returns the value of the variable with this tag; `None` if it was not set.
+    fn value_of(&self, tag: u16) -> Option<u64>;
+}
+
+impl Session<'_> {
+    /// Returns the descriptions of all variables: their number, names, classes and bindings.
+    pub fn query(&self) -> Vec<PvarInfo> {
+        self.registry.infos()
+    }
+
+    /// Allocates a handle for a variable.
+    ///
+    /// # Errors
+    /// [`Error::NoPvar`] if it does not exist.
+    pub fn handle(&self, name: &str) -> Result<PvarHandle, Error> {
+        let number = unpoisoned(self.registry.entries.read()).by_name.get(name).copied();
+        let number = number.ok_or_else(|| Error::NoPvar(name.to_owned()))?;
+        Ok(PvarHandle { session: self.id, pvar: Pvar { number } })
+    }
+
+    /// Samples a variable. `object` is the request of a variable that is bound to requests.
+    ///
+    /// # Errors
+    /// [`Error::Session`] for a handle of another session; [`Error::Sample`] if the variable is bound to requests and
+    /// there is no `object`, or the request has no value of it.
+    pub fn sample(&self, handle: &PvarHandle, object: Option<&dyn Bound>) -> Result<u64, Error> {
+        if handle.session != self.id {
+            return Err(Error::Session);
+        }
+        let entry = self.registry.entry(handle.pvar.number).ok_or(Error::Session)?;
+        let refuse = |why| Err(Error::Sample { name: entry.info.name.clone(), why });
+        match (&entry.source, object) {
+            (Some(source), _) => Ok(source()),
+            (None, None) => refuse("is bound to a request: sample it with one"),
+            (None, Some(object)) => match object.value_of(handle.pvar.tag()) {
+                Some(value) => Ok(value),
+                None => refuse("has no value in this request"),
+            },
+        }
+    }
+
+    /// Ends the session; its handles are of no use afterwards.
+    pub fn finalize(self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Request;
+
+    impl Bound for Request {
+        fn value_of(&self, tag: u16) -> Option<u64> {
+            (tag == FIRST_PVAR_TAG + 1).then_some(17)
+        }
+    }
+
+    #[test]
+    fn a_tool_queries_and_samples() {
+        let registry = Registry::default();
+        registry.register_source("posted", PvarClass::Level, "", || 5).expect("new");
+        registry.register("rdma_time", PvarClass::Timer, "ns").expect("new");
+        registry.register("other_time", PvarClass::Timer, "ns").expect("new");
+        let session = registry.session();
+        let known: Vec<_> = session.query().into_iter().map(|i| (i.name, i.binding)).collect();
+        assert_eq!(
+            known[..2],
+            [("posted".into(), Binding::NoObject), ("rdma_time".into(), Binding::Handle)]
+        );
+        let posted = session.handle("posted").expect("registered");
+        assert_eq!(session.sample(&posted, None).ok(), Some(5));
+        let time = session.handle("rdma_time").expect("registered");
+        assert!(matches!(session.sample(&time, None), Err(Error::Sample { .. })));
+        assert_eq!(session.sample(&time, Some(&Request)).ok(), Some(17));
+        let unset = session.handle("other_time").expect("registered");
+        assert!(matches!(session.sample(&unset, Some(&Request)), Err(Error::Sample { .. })));
+        assert!(matches!(session.handle("nothing"), Err(Error::NoPvar(_))));
+        session.finalize();
+        let second = registry.session();
+        assert!(matches!(second.sample(&posted, None), Err(Error::Session)));
+    }
+
+    #[test]
+    fn a_name_has_one_description_and_the_number_is_bounded() {
+        let registry = Registry::default();
+        let first = registry.register("a", PvarClass::Size, "bytes").expect("new");
+        assert_eq!(registry.register("a", PvarClass::Size, "bytes").ok(), Some(first));
+        assert!(matches!(registry.register("a", PvarClass::Size, ""), Err(Error::PvarDiffers(_))));
+        assert!(matches!(registry.register("", PvarClass::Size, ""), Err(Error::Name(_))));
+        for number in 1..MAX_PVARS {
+            registry.register(&format!("v{number}"), PvarClass::Counter, "").expect("room");
+        }
+        assert!(matches!(
+            registry.register("b", PvarClass::Size, ""),
+            Err(Error::PvarsFull { .. })
+        ));
+        assert_eq!(registry.len(), MAX_PVARS);
+    }
+}

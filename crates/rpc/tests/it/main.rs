@@ -1,0 +1,3 @@
+//! Tests of the recorder with real files and processes.
+
+mod traces;
