@@ -10,3 +10,6 @@ pub mod clocks;
 pub mod blocks;
 pub mod trace;
 pub mod profile;
+pub mod request;
+pub mod critical;
+pub mod system;
