@@ -43,6 +43,7 @@ pub mod context;
 pub mod pvar;
 pub mod file;
 pub mod recorder;
+pub mod analysis;
 mod error;
 
 pub use context::{Attached, Context};
