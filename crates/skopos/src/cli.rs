@@ -56,6 +56,9 @@ pub(crate) enum Verb {
     /// Show, compare, export or tag a job
     #[command(before_help = "Example: skopos job show 4711")]
     Job(verbs::job::JobArgs),
+    /// Analyse calls of RPC services: callpaths, requests, critical paths
+    #[command(before_help = "Example: skopos trace profile --trace traces")]
+    Trace(verbs::trace::TraceArgs),
     /// Propose an allocation for the next task of a class
     #[command(before_help = "Example: skopos estimate make --minimize waste")]
     Estimate(verbs::estimate::EstimateArgs),
@@ -173,6 +176,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Slurm(args) => verbs::slurm::run(global, &args),
         Verb::Mds(args) => verbs::mds::run(global, &args),
         Verb::Job(args) => verbs::job::run(global, &args),
+        Verb::Trace(args) => verbs::trace::run(global, &args),
         Verb::Estimate(args) => verbs::estimate::run(global, &args),
         Verb::Top(args) => verbs::top::run(global, &args),
         Verb::Ls(args) => verbs::ls::run(global, &args),

@@ -78,7 +78,8 @@ pub fn bytes(number: f64) -> String {
     if unit == 0 { format!("{scaled:.0} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
 }
 
-fn seconds(number: f64) -> String {
+/// Formats seconds with three or four digits: `3.2 ms`.
+pub fn seconds(number: f64) -> String {
     match number.abs() {
         0.0 => "0 s".to_owned(),
         s if s < 1e-6 => format!("{:.0} ns", number * 1e9),

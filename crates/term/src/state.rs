@@ -20,6 +20,9 @@ const JOBS: &str = "jobs";
 /// The name of the folder of records that wait for a hub, in a folder of state.
 const SPOOL: &str = "spool";
 
+/// The name of the folder of traces that the agent collects, in a folder of state.
+const TRACES: &str = "traces";
+
 /// Returns the folder of this user, which may not exist yet; `None` if the environment does not determine it.
 pub fn folder() -> Option<PathBuf> {
     folder_of(rustix::process::geteuid().is_root(), |name| env::var_os(name))
@@ -62,6 +65,11 @@ pub fn jobs() -> Option<PathBuf> {
 /// Returns the path of the spool: records of jobs whose producers could not reach their hub.
 pub fn spool() -> Option<PathBuf> {
     folder().map(|folder| folder.join(SPOOL))
+}
+
+/// Returns the path of the folder of traces: the agent writes the records of services into it.
+pub fn traces() -> Option<PathBuf> {
+    folder().map(|folder| folder.join(TRACES))
 }
 
 #[cfg(test)]

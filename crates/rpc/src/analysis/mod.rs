@@ -2,6 +2,7 @@
 
 pub mod histogram;
 pub mod loader;
+pub mod folder;
 pub mod names;
 pub mod process;
 pub mod counts;

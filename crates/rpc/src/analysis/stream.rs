@@ -13,7 +13,9 @@ use super::loader::Loader;
 use super::names::{Callpaths, OTHER, PathId};
 use super::process::{Numbers, is_same};
 use crate::error::Error;
-use crate::file::{ClockPoint, Counters, Definition, End, Frame, Frames, Process, Records, TRACE_VERSION};
+use crate::file::{
+    ClockPoint, Counters, Definition, End, Frame, Frames, Process, Records, TRACE_VERSION,
+};
 use crate::pvar::PvarInfo;
 use crate::record::{Kind, Record, SpanRecord, Status, Tagged};
 
@@ -172,11 +174,7 @@ pub fn stream(
 }
 
 impl Reader {
-    fn part<R: Read>(
-        &mut self,
-        mut frames: Frames<R>,
-        visit: &mut dyn Visit,
-    ) -> Result<(), Error> {
+    fn part<R: Read>(&mut self, mut frames: Frames<R>, visit: &mut dyn Visit) -> Result<(), Error> {
         let mut part = Part {
             process: self.process(frames.process()),
             clock: None,

@@ -23,6 +23,8 @@ pub(crate) mod jobs;
 pub(crate) mod slurm;
 pub(crate) mod mds;
 pub(crate) mod job;
+mod spark;
+pub(crate) mod trace;
 pub(crate) mod join;
 pub(crate) mod simulate;
 pub(crate) mod calibrate;

@@ -3,7 +3,6 @@
 mod hub;
 mod found;
 mod one;
-mod spark;
 mod show;
 mod compare;
 mod tag;

@@ -7,7 +7,7 @@ use skopos_term::Failure;
 
 use super::found::{Finding, findings};
 use super::hub::{Hub, Id, Row, quoted};
-use super::spark::Cells;
+use crate::verbs::spark::Cells;
 
 /// Number of points of a series that is shown: the cells of its line.
 pub(super) const POINTS: usize = 48;

@@ -8,26 +8,31 @@ const UP: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// A fixed number of values at equal distances in time; a value that is not known is absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
-pub(super) struct Cells(Vec<Option<f64>>);
+pub(crate) struct Cells(Vec<Option<f64>>);
 
 impl Cells {
-    pub(super) fn new(count: usize) -> Self {
+    /// Takes values of which those that are not finite count as unknown.
+    pub(crate) fn of(values: &[Option<f64>]) -> Self {
+        Self(values.iter().map(|value| value.filter(|value| value.is_finite())).collect())
+    }
+
+    pub(crate) fn new(count: usize) -> Self {
         Self(vec![None; count])
     }
 
     /// Sets a value. A place that does not exist and a value that is not finite are left out.
-    pub(super) fn set(&mut self, at: Option<usize>, value: Option<f64>) {
+    pub(crate) fn set(&mut self, at: Option<usize>, value: Option<f64>) {
         if let Some(cell) = at.and_then(|at| self.0.get_mut(at)) {
             *cell = value.filter(|value| value.is_finite());
         }
     }
 
-    pub(super) fn values(&self) -> &[Option<f64>] {
+    pub(crate) fn values(&self) -> &[Option<f64>] {
         &self.0
     }
 
     /// Returns the growth in a second from each known value to the next one. A counter that was reset has no growth.
-    pub(super) fn rates(&self, seconds: f64) -> Self {
+    pub(crate) fn rates(&self, seconds: f64) -> Self {
         let mut rates = Self::new(self.0.len());
         let mut last: Option<(usize, f64)> = None;
         for (at, value) in self.0.iter().enumerate() {
@@ -42,13 +47,13 @@ impl Cells {
     }
 
     /// Returns the least and the greatest value; `None` without a value.
-    pub(super) fn bounds(&self) -> Option<(f64, f64)> {
+    pub(crate) fn bounds(&self) -> Option<(f64, f64)> {
         let known = || self.0.iter().flatten().copied();
         Some((known().reduce(f64::min)?, known().reduce(f64::max)?))
     }
 
     /// Draws a character for each value, from the least to the greatest one; a blank for an unknown value.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let Some((low, high)) = self.bounds() else { return String::new() };
         let cell = |value: &Option<f64>| {
             let Some(value) = value else { return ' ' };
