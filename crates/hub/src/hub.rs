@@ -31,7 +31,7 @@ use crate::pulse::Pulse;
 use crate::remote_write::RemoteWrite;
 use crate::source::HubSource;
 use crate::standing::Standings;
-use crate::tables;
+use crate::tables::{self, Stores};
 
 /// Names of the listeners in facts.
 const LISTENERS: [&str; 3] = ["unix", "http", "flight"];
@@ -226,7 +226,9 @@ fn tables_of(
     let (own, all) = (source.clone(), source.clone() as Arc<dyn Source>);
     let mut registry = Registry::new(all.clone());
     let look_up = Box::new(move |topic: &Topic| own.insight_info(topic));
-    tables::register(&mut registry, &all, (archive, jobs.clone()), look_up).map_err(broken)?;
+    let traces = source.traces_folder().map(Path::to_path_buf);
+    let stores = Stores { archive, traces, jobs: jobs.clone() };
+    tables::register(&mut registry, &all, stores, look_up).map_err(broken)?;
     for (name, topic) in &config.aliases {
         registry.alias(name, topic.clone()).map_err(|e| {
             Failure::new(format!("[hub.aliases] {name}"))

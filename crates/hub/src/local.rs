@@ -28,6 +28,8 @@ pub struct Local {
     state: RwLock<State>,
     /// Path of the archive of tasks, whether it exists or not.
     archive: Option<PathBuf>,
+    /// Path of the folder of traces, whether it exists or not.
+    traces: Option<PathBuf>,
     insights: AgentInsights,
 }
 
@@ -61,7 +63,8 @@ impl Local {
         };
         state.update();
         let insights = AgentInsights::default();
-        Self { state: RwLock::new(state), archive: state::archive(), insights }
+        let (archive, traces) = (state::archive(), state::traces());
+        Self { state: RwLock::new(state), archive, traces, insights }
     }
 
     /// Uses this archive of tasks instead of the usual one.
@@ -78,6 +81,11 @@ impl Local {
     /// Returns the path of the archive of tasks, whether it exists or not.
     pub fn archive_file(&self) -> Option<&Path> {
         self.archive.as_deref()
+    }
+
+    /// Returns the path of the folder of traces, whether it exists or not.
+    pub fn traces_folder(&self) -> Option<&Path> {
+        self.traces.as_deref()
     }
 
     fn folders(&self) -> Vec<Arc<Folder>> {

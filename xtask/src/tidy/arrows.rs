@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("query", BELOW_QUERY),
     ("steer", BELOW_QUERY),
     ("ffi", &["model", "shm"]),
-    ("agent", &["model", "shm", "eval", "score", "sense", "store", "term"]),
+    ("agent", &["model", "shm", "eval", "score", "sense", "rpc", "store", "term"]),
     ("node", &["model", "shm", "store", "wire", "term", "agent"]),
     ("hub", HUB),
     ("serve", SERVE),
@@ -35,8 +35,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const BELOW_QUERY: &[&str] =
     &["model", "access", "shm", "eval", "score", "sense", "net", "task", "rpc", "store", "wire"];
 
-const HUB: &[&str] =
-    &["model", "access", "shm", "eval", "score", "store", "wire", "query", "term", "agent", "node"];
+const HUB: &[&str] = &[
+    "model", "access", "shm", "eval", "score", "rpc", "store", "wire", "query", "term", "agent",
+    "node",
+];
 
 /// The hub and the crates that it may use.
 const SERVE: &[&str] = &[

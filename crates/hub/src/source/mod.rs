@@ -50,6 +50,11 @@ impl HubSource {
         self.local.archive_file()
     }
 
+    /// Returns the path of the folder of traces, whether it exists or not.
+    pub(crate) fn traces_folder(&self) -> Option<&Path> {
+        self.local.traces_folder()
+    }
+
     /// Returns the nodes of the site that are not of this machine.
     fn other_nodes(&self) -> Vec<Arc<SiteNode>> {
         let nodes = self.site.iter().flat_map(Site::nodes);

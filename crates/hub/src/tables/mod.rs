@@ -13,6 +13,9 @@ mod job_findings;
 mod job_metadata;
 mod noted;
 mod job_reads;
+mod traces;
+mod spans;
+mod callpaths;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
@@ -26,6 +29,7 @@ use skopos_query::{Error, Registry, Source};
 use crate::jobs::JobsPlace;
 
 use self::anomalies::Anomalies;
+use self::callpaths::Callpaths;
 use self::insights::Insights;
 pub use self::insights::{InsightInfo, LookUp};
 use self::job_findings::JobFindings;
@@ -34,23 +38,37 @@ use self::job_reads::JobReads;
 use self::job_samples::JobSamples;
 use self::jobs::JobsTable;
 use self::sealed_samples::SealedSamples;
+use self::spans::Spans;
 use self::tasks::Tasks;
 
-/// Registers all tables: over `source`, over the archive of tasks in the file `archive`, over the jobs in
-/// `jobs`, and with descriptions of insights from `insight`.
+/// The files and stores of the tables that do not read samples.
+pub struct Stores {
+    /// File of the archive of tasks.
+    pub archive: Option<PathBuf>,
+    /// Folder of the traces that the agent of this machine collects.
+    pub traces: Option<PathBuf>,
+    /// The jobs of the site.
+    pub jobs: Arc<JobsPlace>,
+}
+
+/// Registers all tables: over `source`, over the files and jobs of `stores`, and with descriptions of insights from
+/// `insight`.
 ///
 /// # Errors
 /// A name is taken.
 pub fn register(
     registry: &mut Registry,
     source: &Arc<dyn Source>,
-    (archive, jobs): (Option<PathBuf>, Arc<JobsPlace>),
+    stores: Stores,
     insight: LookUp,
 ) -> Result<(), Error> {
+    let Stores { archive, traces, jobs } = stores;
     registry.register(Insights::new(source.clone(), insight))?;
     registry.register(Anomalies::new(source.clone()))?;
     registry.register(Tasks::all(archive.clone()))?;
     registry.register(Tasks::of_jobs(archive))?;
+    registry.register(Spans::new(traces.clone()))?;
+    registry.register(Callpaths::new(traces))?;
     registry.register(JobsTable::new(jobs.clone()))?;
     registry.register(JobSamples::new(jobs.clone()))?;
     registry.register(SealedSamples::new(jobs.clone()))?;

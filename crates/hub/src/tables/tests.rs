@@ -12,7 +12,7 @@ use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
 use skopos_query::{Described, Engine, Error, Limits, Node, Registry, Row, Source, Wanted};
 use skopos_store::archive::Archive;
 
-use super::{InsightInfo, register};
+use super::{InsightInfo, Stores, register};
 use crate::jobs::JobsPlace;
 
 /// The time in every test.
@@ -78,7 +78,8 @@ fn engine_over(world: World, archive: Option<PathBuf>) -> Engine {
         let text = |text: &str| (topic.metric() == "load").then(|| text.to_owned());
         InsightInfo { formula: text("sum of loads"), reason: text("no agent is alive") }
     };
-    register(&mut registry, &source, (archive, jobs), Box::new(insight)).expect("registered");
+    register(&mut registry, &source, Stores { archive, traces: None, jobs }, Box::new(insight))
+        .expect("registered");
     Engine::new(registry).expect("an engine")
 }
 

@@ -10,6 +10,7 @@ use skopos_query::{Answer, Engine, Error, Limits, Registry, Source};
 
 use skopos_hub::client::{Changes, Client};
 use skopos_hub::jobs::JobsPlace;
+use skopos_hub::tables::Stores;
 use skopos_hub::{Change, Local, Pulse, Question, Standing, Standings, tables};
 
 use super::answer::{self, Format, show};
@@ -170,14 +171,16 @@ impl Asker {
 
 fn engine(local: Local) -> Result<(Engine, tokio::runtime::Runtime), Failure> {
     let archive = local.archive_file().map(Path::to_path_buf);
+    let traces = local.traces_folder().map(Path::to_path_buf);
     let local = Arc::new(local);
     let source: Arc<dyn Source> = local.clone();
     let mut registry = Registry::new(source.clone());
     let jobs = Arc::new(JobsPlace::without_hub(state::jobs()));
+    let stores = Stores { archive, traces, jobs };
     let registered = tables::register(
         &mut registry,
         &source,
-        (archive, jobs),
+        stores,
         Box::new(move |topic: &Topic| local.insight_info(topic)),
     );
     let engine = registered.and_then(|()| Engine::new(registry));

@@ -61,18 +61,25 @@ fn human(found: &System, out: &mut Out) -> Result<(), Failure> {
 
 fn row(series: &VariableSeries) -> Vec<String> {
     let known = || series.means.iter().flatten().copied();
-    let mean = known().sum::<f64>() / known().count().max(1) as f64;
-    let most = series.maxima.iter().flatten().copied().fold(0.0, f64::max);
+    // A counter that was sampled once has no rate.
+    let mean = known().reduce(|a, b| a + b).map(|sum| sum / known().count() as f64);
+    let most = series.maxima.iter().flatten().copied().reduce(f64::max);
     let name = printable(&series.name);
     let name = if series.is_of_calls { format!("{name} (of calls)") } else { name };
     let line = Cells::of(&series.means).line();
-    vec![format!("  {name}"), line, amount(mean, &series.unit), amount(most, &series.unit)]
+    let text = |value: Option<f64>| match value {
+        Some(value) => amount(value, &series.unit),
+        None => "unknown".to_owned(),
+    };
+    vec![format!("  {name}"), line, text(mean), text(most)]
 }
 
 fn amount(value: f64, unit: &str) -> String {
     match unit {
         "ns" => time(value),
+        "us" => time(value * 1e3),
         "ns/s" => format::share(value / 1e9),
+        "us/s" => format::share(value / 1e6),
         "bytes" => format::bytes(value),
         "bytes/s" => format!("{}/s", format::bytes(value)),
         other => format!("{} {}", (value * 100.0).round() / 100.0, printable(other)),

@@ -1,0 +1,65 @@
+//! The trace behind `spans` and `callpaths`.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use skopos_access::{Action, may};
+use skopos_query::{BoxError, Scan};
+use skopos_rpc::analysis::folder::Folder;
+use skopos_rpc::analysis::loader::Loader;
+
+/// Opens the traces in `folder` for the caller of a scan; `None` if nothing was collected yet.
+///
+/// A trace names no user, so all traces belong to the owner of the hub.
+pub(super) fn folder(scan: &Scan, folder: Option<&Path>) -> Result<Option<Folder>, BoxError> {
+    may(scan.caller(), Action::ReadJob { owner: None, project: None })?;
+    let is_there = |folder: &&Path| {
+        folder.read_dir().is_ok_and(|mut entries| entries.any(|entry| entry.is_ok()))
+    };
+    Ok(folder.filter(is_there).map(Folder::open).transpose()?)
+}
+
+/// Files of a trace that end at once when nobody wants the rest of them.
+pub(super) struct Stoppable {
+    folder: Folder,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Stoppable {
+    /// Wraps `folder`. Files end once the flag is true.
+    pub(super) fn new(folder: Folder) -> (Self, Arc<AtomicBool>) {
+        let flag = Arc::new(AtomicBool::new(false));
+        (Self { folder, is_stopped: flag.clone() }, flag)
+    }
+}
+
+struct File<'f> {
+    file: Box<dyn Read + 'f>,
+    is_stopped: &'f AtomicBool,
+}
+
+impl Read for File<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.is_stopped.load(Ordering::Relaxed) {
+            true => Ok(0),
+            false => self.file.read(buffer),
+        }
+    }
+}
+
+impl Loader for Stoppable {
+    fn names(&self) -> &[String] {
+        self.folder.names()
+    }
+
+    fn open(&self, index: usize) -> io::Result<Box<dyn Read + '_>> {
+        let file = Loader::open(&self.folder, index)?;
+        Ok(Box::new(File { file, is_stopped: &self.is_stopped }))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.folder.bytes()
+    }
+}
