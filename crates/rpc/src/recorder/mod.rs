@@ -274,8 +274,9 @@ impl Recorder {
 
     /// Returns all that was left out so far, and the cost.
     pub fn counters(&self) -> Counters {
-        let reader = self.0.and_then(|shared| RecordReader::open(shared.inner.segment.path()).ok());
-        reader.map_or_else(Counters::default, |reader| counters_of(&reader))
+        let Some(Shared { inner, .. }) = self.0 else { return Counters::default() };
+        let stage = inner.stage.load(Ordering::Relaxed);
+        counters_of(|which| inner.segment.counter(which), stage)
     }
 
     /// Writes everything that ended before to the trace.
