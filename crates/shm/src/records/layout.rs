@@ -113,7 +113,7 @@ pub enum Counter {
     Overwritten = 1,
     /// Records that were deleted with old parts of the trace, or that no disk took.
     Deleted = 2,
-    /// Calls without a callpath node of their own.
+    /// Refusals of a callpath node.
     NodesRefused = 3,
     /// Names of calls that were one too many.
     NamesRefused = 4,

@@ -365,6 +365,11 @@ impl RecordWriter {
         Arc::ptr_eq(&self.own, &segment.own)
     }
 
+    /// Returns true if the segment was closed: the records are drained no more.
+    pub fn is_over(&self) -> bool {
+        self.own.live().state.load(Ordering::Relaxed) == STATE_CLOSED
+    }
+
     /// Stores a record. Never waits: an old record that was not drained is overwritten.
     #[inline(always)]
     pub fn push(&mut self, words: &[u64; WORDS]) -> Stored {
