@@ -13,3 +13,4 @@ pub mod profile;
 pub mod request;
 pub mod critical;
 pub mod system;
+pub mod finding;
