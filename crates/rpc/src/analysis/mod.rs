@@ -14,3 +14,4 @@ pub mod request;
 pub mod critical;
 pub mod system;
 pub mod finding;
+pub mod comparison;
