@@ -14,3 +14,5 @@ pub mod profile;
 pub mod request;
 pub mod critical;
 pub mod system;
+pub mod finding;
+pub mod comparison;

@@ -17,6 +17,9 @@ pub struct Trace<'l> {
     pub first: i64,
     /// The last moment on the common clock.
     pub last: i64,
+    /// True if all records have the upper half of their request's id: hosts with contexts of 32 bytes pass on the lower
+    /// half alone.
+    pub has_whole_ids: bool,
 }
 
 impl std::fmt::Debug for Trace<'_> {
@@ -28,6 +31,7 @@ impl std::fmt::Debug for Trace<'_> {
 #[derive(Default)]
 struct Survey {
     pairs: Pairs,
+    halves: u64,
     /// First and last moment of each process.
     extents: Vec<Option<(i64, i64)>>,
 }
@@ -46,6 +50,7 @@ impl Survey {
 impl Visit for Survey {
     fn side(&mut self, side: &Side, _: &Reader) {
         self.pairs.add(side);
+        self.halves += u64::from(side.request_high == 0);
         self.reach(side.process, side.start, side.end());
     }
 
@@ -78,7 +83,8 @@ impl<'l> Trace<'l> {
             Some((clocks.correct(process, first), clocks.correct(process, last)))
         });
         let (first, last) = corrected.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, 0));
-        Ok(Self { loader, reader, clocks, first, last })
+        let has_whole_ids = survey.halves == 0;
+        Ok(Self { loader, reader, clocks, first, last, has_whole_ids })
     }
 
     /// Streams the records once more.
