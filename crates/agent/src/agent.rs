@@ -30,6 +30,7 @@ use crate::settings::Settings;
 use crate::shares::Shares;
 use crate::signals::Signals;
 use crate::sink::Counts;
+use crate::traces::Traces;
 use crate::user_facts::UserFacts;
 use skopos_term::Failure;
 
@@ -63,6 +64,7 @@ pub struct Agent {
     self_facts: SelfFacts,
     user_facts: UserFacts,
     foreign: Foreign,
+    traces: Traces,
     server: Server,
     signals: Signals,
     /// The connection with other nodes, if the user asked for it.
@@ -111,6 +113,7 @@ impl Agent {
             self_facts,
             user_facts: UserFacts::new(&dir),
             foreign: Foreign::new(&dir),
+            traces: Traces::new(&dir, skopos_term::state::traces()),
             dir,
             server,
             signals,
@@ -411,6 +414,7 @@ impl Agent {
             self.events.push(Event::BudgetExceeded { limit: self.overhead.limit(), over });
         }
         self.foreign.look(&mut self.insights, &self.publisher, now);
+        self.traces.look();
     }
 
     /// Tells insights why facts that they need are missing.
@@ -435,6 +439,7 @@ impl Agent {
             insights: self.insights.counts(),
             left_out: self.foreign.left_out(),
             link: self.link.as_deref(),
+            traces: self.traces.counts(),
         };
         self.self_facts.publish(publisher, node, polled, &state, time);
         // The numbers of sensors begin at 1.

@@ -35,6 +35,7 @@ mod insights;
 mod self_facts;
 mod user_facts;
 mod foreign;
+mod traces;
 pub mod control;
 mod server;
 mod signals;

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::param::page_size;
@@ -15,6 +16,7 @@ use crate::link::Link;
 use crate::overhead::Overhead;
 use crate::polled::PolledSensor;
 use crate::sink::{Counts, SegmentSink, Yielded};
+use crate::traces::TraceCounts;
 use skopos_term::Failure;
 
 static METRICS: [&Metric; 29] = [
@@ -49,6 +51,15 @@ static METRICS: [&Metric; 29] = [
     &schema::self_::PREDICTIONS_REFUSED_TOTAL,
 ];
 
+static TRACE_METRICS: [&Metric; 6] = [
+    &schema::self_::TRACED_SERVICES,
+    &schema::self_::TRACE_RECORDS_TOTAL,
+    &schema::self_::TRACE_RECORDS_LOST_TOTAL,
+    &schema::self_::TRACE_RECORDS_DELETED_TOTAL,
+    &schema::self_::TRACE_REMOVED_BYTES_TOTAL,
+    &schema::self_::TRACE_FAILURES_TOTAL,
+];
+
 static SENSOR_METRICS: [&Metric; 7] = [
     &schema::self_sensor::POLL_SECONDS,
     &schema::self_sensor::POLL_CPU_SECONDS_TOTAL,
@@ -76,6 +87,8 @@ pub(crate) struct SelfFacts {
     ids: Option<[FactId; METRICS.len()]>,
     sensor_ids: Vec<[FactId; SENSOR_METRICS.len()]>,
     link_ids: Vec<FactId>,
+    /// Ids of the facts about traces, once there was a service.
+    trace_ids: Option<[FactId; TRACE_METRICS.len()]>,
     /// `/proc/self/statm`, kept open; `None` if procfs is hidden, and then the fact has no value.
     statm: Option<File>,
 }
@@ -90,6 +103,8 @@ pub(crate) struct AgentState<'a> {
     pub left_out: u64,
     /// The connection with other nodes, if there is one.
     pub link: Option<&'a dyn Link>,
+    /// Counts of the collector of traces, once there was a service.
+    pub traces: Option<&'a TraceCounts>,
 }
 
 impl SelfFacts {
@@ -103,6 +118,7 @@ impl SelfFacts {
             ids: None,
             sensor_ids: Vec::new(),
             link_ids: Vec::new(),
+            trace_ids: None,
             statm: File::open("/proc/self/statm").ok(),
         })
     }
@@ -132,7 +148,8 @@ impl SelfFacts {
     ) {
         // Publishing changes the counts, so these facts count themselves at the next tick.
         self.due = Duration::from_nanos(skopos_shm::boottime()) + EVERY * self.shortest;
-        let AgentState { counts, overhead, busy_lanes, ref insights, left_out, link } = *state;
+        let AgentState { counts, overhead, busy_lanes, ref insights, left_out, link, traces } =
+            *state;
         self.yielded.clear();
         let tick = self.group.tick(time);
         let mut sink = SegmentSink::new(tick, &mut self.writers, node, &mut self.yielded);
@@ -183,9 +200,30 @@ impl SelfFacts {
                 sink.set(id, value);
             }
         }
+        if let Some(counts) = traces {
+            publish_traces(counts, &mut self.trace_ids, &mut sink);
+        }
         link.into_iter().for_each(|link| publish_link(link, &mut self.link_ids, &mut sink));
         sink.finish(true);
     }
+}
+
+/// Publishes the counts of the collector of traces, whose facts have these ids.
+fn publish_traces(
+    counts: &TraceCounts,
+    ids: &mut Option<[FactId; TRACE_METRICS.len()]>,
+    sink: &mut SegmentSink<'_>,
+) {
+    let ids = ids.get_or_insert_with(|| TRACE_METRICS.map(|metric| sink.register(metric, "")));
+    for (id, value) in ids.iter().zip(of_traces(counts)) {
+        sink.set(*id, Scalar::U64(value));
+    }
+}
+
+/// Returns the values of [`TRACE_METRICS`].
+fn of_traces(counts: &TraceCounts) -> [u64; TRACE_METRICS.len()] {
+    let TraceCounts { services, records, lost, deleted, removed_bytes, failures } = counts;
+    [services, records, lost, deleted, removed_bytes, failures].map(|c| c.load(Ordering::Relaxed))
 }
 
 /// Publishes the counts of a link, whose facts have these ids.

@@ -24,10 +24,10 @@ const MAX_LISTED: usize = 10_000;
 const MAX_NAMED: usize = 5;
 
 /// A row of an answer.
-pub(super) type Row = Map<String, Json>;
+pub(crate) type Row = Map<String, Json>;
 
 /// The hub.
-pub(super) struct Hub {
+pub(crate) struct Hub {
     client: Client,
     pub(super) dir: PathBuf,
 }
@@ -41,7 +41,7 @@ pub(super) struct Id {
 
 impl Hub {
     /// Connects to the hub of this machine.
-    pub(super) fn open(global: &Global) -> Result<Self, Failure> {
+    pub(crate) fn open(global: &Global) -> Result<Self, Failure> {
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
         let limits = Limits { deadline: DEADLINE, rows: MAX_ROWS, ..Limits::default() };
         let client = Client::open(&dir, limits)?.ok_or_else(|| {
@@ -57,7 +57,7 @@ impl Hub {
     }
 
     /// Returns the rows of an answer, each by the names of the columns.
-    pub(super) fn rows(&self, sql: &str) -> Result<Vec<Row>, Failure> {
+    pub(crate) fn rows(&self, sql: &str) -> Result<Vec<Row>, Failure> {
         let answer = self.ask(sql)?;
         let encoded = || {
             let mut rows = JsonRows::new(&answer, Duration::ZERO)?;
@@ -145,7 +145,7 @@ impl std::fmt::Display for Id {
 }
 
 /// Returns a text as a literal of SQL. A quote within it is doubled, so it cannot end the literal.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

@@ -1,6 +1,6 @@
 //! `skopos job show|compare|export|fetch|tag`: one job, with what was found about it.
 
-mod hub;
+pub(super) mod hub;
 mod found;
 mod one;
 mod show;

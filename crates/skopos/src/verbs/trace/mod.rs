@@ -7,16 +7,23 @@ mod requests;
 mod show;
 mod critical;
 mod system;
+mod findings;
+mod compare;
+mod export;
+mod collect;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use skopos_model::duration;
-use skopos_rpc::analysis::request::list;
+use skopos_rpc::analysis::comparison::Limits;
 use skopos_term::{Failure, Global};
 
+use self::export::Form;
 use self::place::Place;
+use self::requests::RequestsArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
@@ -59,6 +66,49 @@ pub(crate) enum TraceVerb {
         #[arg(long, value_name = "TEXT")]
         root: Option<String>,
     },
+    /// Find reasons why a service is slow, and the change that would help most
+    #[command(before_help = "Example: skopos trace findings")]
+    Findings {
+        /// Show the reasons of rules that cannot judge this trace
+        #[arg(long)]
+        all: bool,
+    },
+    /// Compare two runs: callpaths that became slower or faster, and whether that can be chance
+    #[command(before_help = "Example: skopos trace compare before after")]
+    Compare {
+        /// Trace of the first run
+        #[arg(value_name = "DIR")]
+        first: PathBuf,
+        /// Trace of the second run
+        #[arg(value_name = "DIR")]
+        second: PathBuf,
+    },
+    /// Exit with 1 if a run is slower than another one: for a build
+    #[command(before_help = "Example: skopos trace gate before after --mean 10%")]
+    Gate(GateArgs),
+    /// Write a trace for Zipkin, OpenTelemetry, Perfetto or flame graphs
+    #[command(before_help = "Example: skopos trace export --format perfetto --out trace.json")]
+    Export {
+        /// Format [default: zipkin]
+        #[arg(long, short = 'F', value_enum)]
+        format: Option<Form>,
+        /// File to write [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Send it to a collector of OpenTelemetry at this URL instead
+        #[arg(long, value_name = "URL", conflicts_with_all = ["format", "out"])]
+        otlp_to: Option<String>,
+    },
+    /// Collect the records of the services of this machine into a folder, without an agent
+    #[command(before_help = "Example: skopos trace collect --out traces --for 10s")]
+    Collect {
+        /// Folder to write
+        #[arg(long, short, value_name = "DIR")]
+        out: PathBuf,
+        /// Time to collect
+        #[arg(long = "for", value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+        time: Duration,
+    },
     /// Show processor, memory, queues and other variables of each process over time
     #[command(before_help = "Example: skopos trace system")]
     System {
@@ -69,33 +119,36 @@ pub(crate) enum TraceVerb {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RequestsArgs {
-    /// Only requests that take at least this long
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    over: Option<Duration>,
-    /// Only requests with a call that failed
-    #[arg(long)]
-    failed: bool,
-    /// Only requests with a call whose callpath contains this
-    #[arg(long, value_name = "TEXT")]
-    callpath: Option<String>,
-    /// Only requests that a process touched whose name contains this
-    #[arg(long, value_name = "TEXT")]
-    process: Option<String>,
-    /// Order
-    #[arg(long, value_enum, default_value = "slowest")]
-    sort: Sort,
-    /// Most requests
-    #[arg(long, value_name = "N", default_value_t = list::DEFAULT_LIMIT)]
-    limit: usize,
+pub(crate) struct GateArgs {
+    /// Trace of the run to compare with
+    #[arg(value_name = "DIR")]
+    first: PathBuf,
+    /// Trace of the run to judge
+    #[arg(value_name = "DIR")]
+    second: PathBuf,
+    /// Greatest rise of a mean that passes
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share)]
+    mean: f64,
+    /// Greatest rise of a 99th percentile that passes [default: no limit]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    p99: Option<f64>,
+    /// Greatest rise of the share of failed calls that passes
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
+    failed: f64,
+    /// Fewest calls of a callpath in each run
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    calls: u64,
 }
 
-/// The orders of the list of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Sort {
-    Slowest,
-    Earliest,
-    Latest,
+impl GateArgs {
+    fn limits(&self) -> Limits {
+        Limits {
+            mean_rise: self.mean,
+            p99_rise: self.p99,
+            failed_rise: self.failed,
+            min_calls: self.calls,
+        }
+    }
 }
 
 /// Parses a share: `25%` or `0.25`.
@@ -111,20 +164,30 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<ExitCode, Failure> {
-    let folder = args.place.open()?;
+    let open = || args.place.open();
     match &args.verb {
         TraceVerb::Profile { top, callpath } => {
-            profile::run(global, &folder, *top, callpath.as_deref())
+            profile::run(global, &open()?, *top, callpath.as_deref())
         }
-        TraceVerb::Requests(args) => requests::run(global, &folder, args),
-        TraceVerb::Show { id } => show::run(global, &folder, id),
+        TraceVerb::Requests(args) => requests::run(global, &open()?, args),
+        TraceVerb::Show { id } => show::run(global, &open()?, id),
         TraceVerb::CriticalPath { id: Some(id), faster, root: _ } => {
-            critical::run_one(global, &folder, id, *faster)
+            critical::run_one(global, &open()?, id, *faster)
         }
         TraceVerb::CriticalPath { id: None, faster, root } => {
-            critical::run(global, &folder, *faster, root.clone())
+            critical::run(global, &open()?, *faster, root.clone())
         }
-        TraceVerb::System { points } => system::run(global, &folder, *points),
+        TraceVerb::System { points } => system::run(global, &open()?, *points),
+        TraceVerb::Findings { all } => findings::run(global, &open()?, *all),
+        TraceVerb::Compare { first, second } => compare::run(global, first, second),
+        TraceVerb::Gate(args) => {
+            compare::run_gate(global, &args.first, &args.second, &args.limits())
+        }
+        TraceVerb::Export { otlp_to: Some(url), .. } => export::send(&open()?, url),
+        TraceVerb::Export { format, out, otlp_to: None } => {
+            export::run(global, &open()?, format.unwrap_or_default(), out.as_deref())
+        }
+        TraceVerb::Collect { out, time } => collect::run(global, out, *time),
     }
 }
 

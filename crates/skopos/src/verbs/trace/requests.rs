@@ -1,14 +1,46 @@
 //! `skopos trace requests`: a list of requests.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
+use clap::{Args, ValueEnum};
+use skopos_model::duration;
 use skopos_rpc::analysis::folder::Folder;
-use skopos_rpc::analysis::request::list::{Filter, Order, Requests, requests};
+use skopos_rpc::analysis::request::list::{DEFAULT_LIMIT, Filter, Order, Requests, requests};
 use skopos_term::{Failure, Global, Out, Style};
 
 use super::lines::{moment, printable, whole};
 use super::place::{failed, opened};
-use super::{RequestsArgs, Sort};
+
+#[derive(Debug, Args)]
+pub(crate) struct RequestsArgs {
+    /// Only requests that take at least this long
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    over: Option<Duration>,
+    /// Only requests with a call that failed
+    #[arg(long)]
+    failed: bool,
+    /// Only requests with a call whose callpath contains this
+    #[arg(long, value_name = "TEXT")]
+    callpath: Option<String>,
+    /// Only requests that a process touched whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    process: Option<String>,
+    /// Order
+    #[arg(long, value_enum, default_value = "slowest")]
+    sort: Sort,
+    /// Most requests
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
+    limit: usize,
+}
+
+/// The orders of the list of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    Slowest,
+    Earliest,
+    Latest,
+}
 
 pub(super) fn run(
     global: &Global,
