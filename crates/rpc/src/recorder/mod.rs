@@ -209,6 +209,14 @@ impl Recorder {
         }
     }
 
+    /// Returns the context of a new request, for a callee whose caller sent none.
+    pub fn new_request(&self) -> Context {
+        match self.recording() {
+            None => Span::OFF.context(),
+            Some(inner) => span::new_request(inner),
+        }
+    }
+
     /// Begins a step inside of the process, below `parent`.
     #[inline]
     pub fn local(&self, rpc: Rpc, parent: Option<&Context>) -> Span {

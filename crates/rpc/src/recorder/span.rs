@@ -50,6 +50,21 @@ struct Live {
     values: Option<[Tagged; MAX_VALUES]>,
 }
 
+/// Returns the context of a new request.
+pub(crate) fn new_request(inner: &Inner) -> Context {
+    let begin = local::begin(inner, ROOT, Rpc::OTHER, 0);
+    let (request, span) = begin.map_or(((0, 1), 1), |begin| (begin.request, begin.span));
+    Context {
+        request_low: request.1,
+        request_high: request.0,
+        span,
+        callpath: ROOT,
+        lamport: 0,
+        order: 0,
+        flags: RECORDED,
+    }
+}
+
 impl Span {
     /// A span that records nothing.
     pub(crate) const OFF: Self = Self(None);
