@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use crate::support::{Running, run, runtime_dir, signal, skopos};
 
 /// Verbs that have subcommands.
-const GROUPS: [&str; 4] = ["archive", "insight", "delphi", "pki"];
+const GROUPS: [&str; 5] = ["archive", "insight", "delphi", "pki", "trace"];
 
 /// Examples that a test machine cannot run, with the reasons.
-const SKIPPED: [(&str, &str); 4] = [
+const SKIPPED: [(&str, &str); 5] = [
+    ("skopos trace", "needs the trace of a service; `trace` tests the verbs"),
     ("skopos join", "needs a hub on another machine; `certificates` tests it"),
     ("skopos top", "needs a terminal; `top` tests it"),
     ("skopos slurm", "needs the environment of Slurm; `slurm` tests it"),

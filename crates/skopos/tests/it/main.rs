@@ -56,3 +56,4 @@ mod mds;
 mod slurm_cluster;
 mod slurm;
 mod history;
+mod trace;

@@ -43,7 +43,7 @@ pub(super) struct Joined {
     pub(super) database_wait: Option<u64>,
     /// Bytes of the call: of its bulk, or of its messages.
     pub(super) bytes: Option<u64>,
-    sides: u8,
+    pub(super) sides: u8,
 }
 
 impl Joined {

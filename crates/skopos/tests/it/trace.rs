@@ -1,0 +1,224 @@
+//! `skopos trace`, and traces that the agent collects, as users see them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use skopos_rpc::{Options, Recorder, Status};
+use tempfile::TempDir;
+
+use crate::json::check;
+use crate::support::{Running, eventually, run, runtime_dir};
+
+/// Requests of a run: enough for a test of significance.
+const REQUESTS: usize = 400;
+
+/// A folder with traces, and a runtime directory without an agent.
+struct Traced {
+    dir: TempDir,
+}
+
+impl Traced {
+    fn new() -> Self {
+        Self { dir: runtime_dir() }
+    }
+
+    fn folder(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes the trace of a client that calls a store, which calls a disk. `spin` is the work of the disk.
+    fn write(&self, name: &str, spin: u32) -> PathBuf {
+        let folder = self.folder(name);
+        std::fs::create_dir_all(&folder).expect("our own");
+        let options = |service: &str| {
+            Options::new(service).node("n01").dir(self.folder("run")).trace_folder(&folder)
+        };
+        let client = Recorder::start(options("client")).expect("a trace");
+        let store = options("store").config("execution_streams", 2);
+        let store = Recorder::start(store).expect("a trace");
+        for _ in 0..REQUESTS {
+            request(client, store, spin);
+        }
+        client.close().expect("written");
+        store.close().expect("written");
+        folder
+    }
+
+    fn run(&self, args: &[&str]) -> crate::support::Ran {
+        run(self.dir.path(), args)
+    }
+
+    fn json(&self, folder: &Path, args: &[&str]) -> Json {
+        let folder = folder.to_str().expect("UTF-8");
+        let ran = self.run(&[&["trace"][..], args, &["--trace", folder, "--json"]].concat());
+        assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+        ran.json()
+    }
+}
+
+/// One request: the client calls the store, whose handler calls a disk.
+fn request(client: Recorder, store: Recorder, spin: u32) {
+    let (get, read) = (client.rpc("store_get"), store.rpc("disk_read"));
+    let call = client.origin(get, None);
+    let mut served = store.target(store.rpc("store_get"), &call.context());
+    served.begin();
+    let inner = store.origin(read, Some(&served.context()));
+    let mut disk = store.target(read, &inner.context());
+    disk.begin();
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_micros(spin.into()) {
+        std::hint::spin_loop();
+    }
+    disk.end(Status::Ok);
+    inner.end(Status::Ok);
+    served.end(Status::Ok);
+    call.end(Status::Ok);
+}
+
+#[test]
+fn callpaths_requests_and_critical_paths_of_a_trace() {
+    let traced = Traced::new();
+    let folder = traced.write("a", 50);
+    let profile = traced.json(&folder, &["profile"]);
+    check("trace_profile", &profile);
+    let names = |path: &Json| path["names"].as_array().expect("names").len();
+    let paths = profile["paths"].as_array().expect("paths");
+    assert_eq!(paths.iter().map(|path| path["calls"].as_u64()).collect::<Vec<_>>(), [
+        Some(REQUESTS as u64),
+        Some(REQUESTS as u64)
+    ]);
+    assert_eq!((names(&paths[0]), names(&paths[1])), (1, 2), "{profile}");
+    let requests = traced.json(&folder, &["requests", "--limit", "3"]);
+    check("trace_requests", &requests);
+    assert_eq!(requests["total"], REQUESTS);
+    let id = requests["requests"][0]["id"].as_str().expect("an id").to_owned();
+    let shown = traced.json(&folder, &["show", &id]);
+    check("trace_show", &shown);
+    let calls = shown["calls"].as_array().expect("calls");
+    let calls: Vec<_> = calls.iter().map(|call| (&call["name"], &call["depth"])).collect();
+    assert_eq!(calls, [(&"store_get".into(), &0.into()), (&"disk_read".into(), &1.into())]);
+    check("trace_critical_one", &traced.json(&folder, &["critical-path", &id]));
+    let critical = traced.json(&folder, &["critical-path", "--faster", "50%"]);
+    check("trace_critical", &critical);
+    assert_eq!(critical["paths"][0]["names"], serde_json::json!(["store_get", "disk_read"]));
+    check("trace_system", &traced.json(&folder, &["system"]));
+    check("trace_findings", &traced.json(&folder, &["findings"]));
+    let text = traced.run(&["trace", "show", &id, "--trace", folder.to_str().expect("UTF-8")]);
+    assert!(text.stdout.contains("\n  disk_read "), "{text:?}");
+}
+
+#[test]
+fn two_runs_are_compared_and_gated() {
+    let traced = Traced::new();
+    let (fast, slow) = (traced.write("fast", 20), traced.write("slow", 2_000));
+    let [fast, slow] = [&fast, &slow].map(|folder| folder.to_str().expect("UTF-8"));
+    let compared = traced.run(&["trace", "compare", fast, slow, "--json"]);
+    assert_eq!(compared.code, 0, "{compared:?}");
+    check("trace_compare", &compared.json());
+    let paths = compared.json()["paths"].clone();
+    assert!(paths[0]["change"]["value"].as_f64().expect("a number") > 1.0, "{paths}");
+    let slower = traced.run(&["trace", "gate", fast, slow, "--json"]);
+    check("trace_gate", &slower.json());
+    assert_eq!((slower.code, &slower.json()["passes"]), (1, &false.into()));
+    let faster = traced.run(&["trace", "gate", slow, fast]);
+    assert_eq!(faster.code, 0, "{faster:?}");
+}
+
+#[test]
+fn exports_are_what_their_readers_take() {
+    let traced = Traced::new();
+    let folder = traced.write("a", 10);
+    let folder = folder.to_str().expect("UTF-8");
+    let export = |format: &str| {
+        let ran = traced.run(&["trace", "export", "--format", format, "--trace", folder]);
+        assert_eq!(ran.code, 0, "{format}: {ran:?}");
+        ran.stdout
+    };
+    let zipkin: Json = serde_json::from_str(&export("zipkin")).expect("JSON");
+    // Two calls of two sides each.
+    assert_eq!(zipkin.as_array().expect("spans").len(), 4 * REQUESTS);
+    let perfetto: Json = serde_json::from_str(&export("perfetto")).expect("JSON");
+    assert!(perfetto["traceEvents"].as_array().is_some_and(|events| !events.is_empty()));
+    let otlp = export("otlp");
+    assert!(otlp.lines().all(|line| serde_json::from_str::<Json>(line).is_ok()), "{otlp}");
+    let folded = export("folded");
+    let stacks: Vec<_> = folded.lines().filter_map(|line| line.rsplit_once(' ')).collect();
+    assert!(stacks.iter().any(|(stack, _)| *stack == "store_get;disk_read"), "{folded}");
+}
+
+#[test]
+fn what_is_not_a_trace_is_refused_with_a_hint() {
+    let traced = Traced::new();
+    let here = traced.folder("nothing");
+    let nothing = traced.run(&["trace", "profile"]);
+    assert_eq!(nothing.code, 2);
+    assert!(nothing.stderr.contains("hint: run `skopos up`"), "{nothing:?}");
+    let absent = traced.run(&["trace", "profile", "--trace", here.to_str().expect("UTF-8")]);
+    assert_eq!(absent.code, 2, "{absent:?}");
+    std::fs::create_dir_all(&here).expect("our own");
+    std::fs::write(here.join("a-1-1.sktrace"), [7; 4096]).expect("written");
+    let foreign = traced.run(&["trace", "profile", "--trace", here.to_str().expect("UTF-8")]);
+    assert_eq!(foreign.code, 2, "{foreign:?}");
+    assert!(foreign.stderr.contains("describes a process"), "{foreign:?}");
+    let folder = traced.write("a", 10);
+    let folder = folder.to_str().expect("UTF-8");
+    for id in ["0", "xyz", "1234567890abcdef"] {
+        let ran = traced.run(&["trace", "show", id, "--trace", folder]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+    }
+    let share = traced.run(&["trace", "critical-path", "--faster", "200%", "--trace", folder]);
+    assert!(share.stderr.contains("between 0 and 100 %"), "{share:?}");
+}
+
+#[test]
+fn an_agent_collects_services_and_sql_has_their_calls() {
+    let up = Running::start_as("up", &[]);
+    let options = |name: &str| Options::new(name).node("n01").dir(up.path());
+    let client = Recorder::start(options("client")).expect("a segment");
+    let store = Recorder::start(options("store")).expect("a segment");
+    for _ in 0..5 {
+        request(client, store, 10);
+    }
+    let rows = |sql: &str| {
+        let ran = up.run(&["sql", "--json", sql]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.json()["rows"].clone()
+    };
+    let count = "SELECT count(*) AS n FROM spans";
+    eventually("all sides are collected", || rows(count)[0]["n"] == 20);
+    let sql = "SELECT callpath, count(*) AS calls, min(duration_seconds) AS least FROM spans \
+               WHERE side = 'target' GROUP BY callpath ORDER BY callpath";
+    let found = rows(sql);
+    assert_eq!(found[0]["callpath"], "store_get");
+    assert_eq!(found[1]["callpath"], "store_get → disk_read");
+    assert!(found[1]["least"].as_f64().expect("a number") >= 1e-5, "{found}");
+    let paths = rows("SELECT name, calls, mean_seconds FROM callpaths ORDER BY depth");
+    assert_eq!((&paths[0]["calls"], &paths[1]["name"]), (&5.into(), &"disk_read".into()));
+    assert_eq!(rows("SELECT request FROM spans LIMIT 3").as_array().map(Vec::len), Some(3));
+    eventually("the agent counts them", || {
+        let ran = up.run(&["get", "self/trace_records_total", "--plain"]);
+        ran.code == 0 && ran.stdout.contains("20")
+    });
+    let profile = up.run(&["trace", "profile", "--json"]);
+    assert_eq!(profile.json()["counts"]["targets"], 10, "{profile:?}");
+    client.close().expect("its own segment");
+    store.close().expect("its own segment");
+}
+
+#[test]
+fn services_are_collected_without_an_agent() {
+    let traced = Traced::new();
+    let out = traced.folder("out");
+    let out = out.to_str().expect("UTF-8");
+    let collect = || traced.run(&["trace", "collect", "--out", out, "--for", "300ms"]);
+    let none = collect();
+    assert_eq!(none.code, 1, "{none:?}");
+    let recorder = Recorder::start(Options::new("kv").dir(traced.dir.path())).expect("a segment");
+    recorder.origin(recorder.rpc("put"), None).end(Status::Ok);
+    let one = collect();
+    assert_eq!(one.code, 0, "{one:?}");
+    assert!(one.stderr.contains(" 1 services"), "{one:?}");
+    let profile = traced.json(Path::new(out), &["profile"]);
+    assert_eq!(profile["paths"][0]["calls"], 1);
+    recorder.close().expect("its own segment");
+}
