@@ -116,6 +116,7 @@ fn start(
     // A mechanism that tries something on a child has waited for it by then.
     let mut set = choose::select(order);
     let mut membership = Membership::before_start();
+    set.launch.environment.extend(order.environment.iter().cloned());
     let mut waiting = launch::start(&order.command, &set.launch, &signals, pipes)?;
     set.launch.group = None;
     let root = waiting.pid;
@@ -671,6 +672,7 @@ mod tests {
             interval: Duration::from_secs(1),
             watch: Vec::new(),
             only: Some(vec![procfs::NAME.to_owned()]),
+            environment: Vec::new(),
         };
         let child = std::process::id() as Pid;
         let (waiting, its_end) = Waiting::pretended(child).expect("pipes");

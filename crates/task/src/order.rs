@@ -27,4 +27,6 @@ pub struct Order {
     pub watch: Vec<PathBuf>,
     /// Names of the mechanisms that may be used; `None` takes the best set.
     pub only: Option<Vec<String>>,
+    /// Variables that the user has the monitor set for the command.
+    pub environment: Vec<(OsString, OsString)>,
 }

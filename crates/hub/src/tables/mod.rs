@@ -15,6 +15,7 @@ mod noted;
 mod job_reads;
 mod traces;
 mod spans;
+mod job_spans;
 mod callpaths;
 #[cfg(test)]
 mod job_tests;
@@ -36,6 +37,7 @@ use self::job_findings::JobFindings;
 use self::job_metadata::JobMetadata;
 use self::job_reads::JobReads;
 use self::job_samples::JobSamples;
+use self::job_spans::JobSpans;
 use self::jobs::JobsTable;
 use self::sealed_samples::SealedSamples;
 use self::spans::Spans;
@@ -71,6 +73,7 @@ pub fn register(
     registry.register(Callpaths::new(traces))?;
     registry.register(JobsTable::new(jobs.clone()))?;
     registry.register(JobSamples::new(jobs.clone()))?;
+    registry.register(JobSpans::new(jobs.clone()))?;
     registry.register(SealedSamples::new(jobs.clone()))?;
     registry.register(JobMetadata::new(jobs.clone()))?;
     registry.register(JobFindings::new(jobs.clone()))?;

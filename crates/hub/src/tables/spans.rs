@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use skopos_model::Unit;
+use skopos_model::job::JobId;
 use skopos_query::arrow::array::{
-    ArrayRef, Float64Builder, Int64Builder, RecordBatch, StringBuilder, TimestampNanosecondBuilder,
+    ArrayRef, Float64Builder, Int64Array, Int64Builder, RecordBatch, StringArray, StringBuilder,
+    TimestampNanosecondBuilder,
 };
 use skopos_query::{BoxError, Column, Fingerprint, Rows, Scan, Table};
+use skopos_rpc::analysis::loader::Loader;
 use skopos_rpc::analysis::process::label;
 use skopos_rpc::analysis::stream::{Reader, Side, Visit};
 use skopos_rpc::analysis::trace::Trace;
@@ -33,33 +36,34 @@ pub(super) struct Spans {
 impl Spans {
     /// Returns the table of the traces in a folder, which may not exist.
     pub(super) fn new(traces: Option<PathBuf>) -> Self {
-        let seconds = Unit::new("seconds").unwrap_or(Unit::NONE);
-        let mut columns = vec![
-            Column::text("request", "Id of the request, 32 hexadecimal digits"),
-            Column::text(
-                "span",
-                "Id of the call, 16 hexadecimal digits; both of its sides have it",
-            ),
-            Column::text("parent", "Id of the enclosing call; NULL at the root"),
-            Column::text("side", "`origin` (the caller), `target` (the callee) or `local`"),
-            Column::text("name", "Name of the RPC"),
-            Column::text("callpath", "Names from the root to this call, joined by ` → `"),
-            Column::text("node", "Node of the process"),
-            Column::text("process", "Process: name, node and id"),
-            Column::text("peer", "Name by which the process knows the other side"),
-            Column::text("status", "`ok`, `error`, `cancelled` or `timed_out`"),
-            Column::time("started_at", "Begin, on the common clock of the trace"),
-            Column::number("duration_seconds", seconds, "Time from begin to end"),
-            Column::integer("call_order", "Order counter within the request"),
-            Column::integer("lamport", "Lamport clock at the end"),
-        ];
-        for interval in Interval::ALL {
-            let help =
-                format!("Interval `{}`; NULL if this side does not report it", interval.name());
-            columns.push(Column::number(format!("{}_seconds", interval.name()), seconds, help));
-        }
-        Self { traces, columns }
+        Self { traces, columns: columns() }
     }
+}
+
+/// Returns the columns of a side of a call.
+pub(super) fn columns() -> Vec<Column> {
+    let seconds = Unit::new("seconds").unwrap_or(Unit::NONE);
+    let mut columns = vec![
+        Column::text("request", "Id of the request, 32 hexadecimal digits"),
+        Column::text("span", "Id of the call, 16 hexadecimal digits; both of its sides have it"),
+        Column::text("parent", "Id of the enclosing call; NULL at the root"),
+        Column::text("side", "`origin` (the caller), `target` (the callee) or `local`"),
+        Column::text("name", "Name of the RPC"),
+        Column::text("callpath", "Names from the root to this call, joined by ` → `"),
+        Column::text("node", "Node of the process"),
+        Column::text("process", "Process: name, node and id"),
+        Column::text("peer", "Name by which the process knows the other side"),
+        Column::text("status", "`ok`, `error`, `cancelled` or `timed_out`"),
+        Column::time("started_at", "Begin, on the common clock of the trace"),
+        Column::number("duration_seconds", seconds, "Time from begin to end"),
+        Column::integer("call_order", "Order counter within the request"),
+        Column::integer("lamport", "Lamport clock at the end"),
+    ];
+    for interval in Interval::ALL {
+        let help = format!("Interval `{}`; NULL if this side does not report it", interval.name());
+        columns.push(Column::number(format!("{}_seconds", interval.name()), seconds, help));
+    }
+    columns
 }
 
 impl Table for Spans {
@@ -77,17 +81,7 @@ impl Table for Spans {
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         let Some(folder) = folder(scan, self.traces.as_deref())? else { return Ok(Rows::each([])) };
-        let (files, is_stopped) = Stoppable::new(folder);
-        let (sender, batches) = sync_channel(WAITING);
-        let (scan, stop) = (scan.clone(), is_stopped.clone());
-        let read = move || {
-            if let Err(e) = send(&files, &scan, &sender, &stop) {
-                // Without a receiver nobody wants the error.
-                let _ = sender.send(Err(e));
-            }
-        };
-        std::thread::Builder::new().name("skopos-spans".to_owned()).spawn(read)?;
-        Ok(Rows::each(Batches { batches, is_stopped }))
+        Ok(Rows::each(batches(folder, scan.clone(), None)?))
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
@@ -95,10 +89,32 @@ impl Table for Spans {
     }
 }
 
+/// Returns the sides of calls in `files`, read by a thread; those of a job with its id before the other columns.
+///
+/// # Errors
+/// No thread can be started.
+pub(super) fn batches(
+    files: impl Loader + Send + 'static,
+    scan: Scan,
+    job: Option<JobId>,
+) -> Result<Batches, BoxError> {
+    let (files, is_stopped) = Stoppable::new(files);
+    let (sender, batches) = sync_channel(WAITING);
+    let stop = is_stopped.clone();
+    let read = move || {
+        if let Err(e) = send((&files, job.as_ref()), &scan, &sender, &stop) {
+            // Without a receiver nobody wants the error.
+            let _ = sender.send(Err(e));
+        }
+    };
+    std::thread::Builder::new().name("skopos-spans".to_owned()).spawn(read)?;
+    Ok(Batches { batches, is_stopped })
+}
+
 type Batch = Result<RecordBatch, BoxError>;
 
 /// The batches of the thread that reads the files.
-struct Batches {
+pub(super) struct Batches {
     batches: Receiver<Batch>,
     is_stopped: Arc<AtomicBool>,
 }
@@ -119,7 +135,7 @@ impl Drop for Batches {
 
 /// Reads the files and sends their rows.
 fn send(
-    files: &Stoppable,
+    (files, job): (&Stoppable, Option<&JobId>),
     scan: &Scan,
     sender: &SyncSender<Batch>,
     stop: &AtomicBool,
@@ -145,6 +161,7 @@ fn send(
         callpaths: texts("callpath"),
         left: scan.limit().unwrap_or(usize::MAX),
         rows: Columns::default(),
+        job,
         scan,
         sender,
         stop,
@@ -166,6 +183,7 @@ struct Sending<'s> {
     /// Rows that the statement still wants.
     left: usize,
     rows: Columns,
+    job: Option<&'s JobId>,
     scan: &'s Scan,
     sender: &'s SyncSender<Batch>,
     stop: &'s AtomicBool,
@@ -177,7 +195,10 @@ impl Sending<'_> {
         if self.rows.len == 0 || self.failure.is_some() {
             return;
         }
-        match self.scan.select(&std::mem::take(&mut self.rows).finish()) {
+        let rows = std::mem::take(&mut self.rows);
+        let mut all = self.job.map_or(Vec::new(), |job| of_job(job, rows.len));
+        all.extend(rows.finish());
+        match self.scan.select(&all) {
             Ok(batch) => {
                 if self.sender.send(Ok(batch)).is_err() {
                     self.stop.store(true, Ordering::Relaxed);
@@ -234,6 +255,13 @@ impl Visit for Sending<'_> {
             self.flush();
         }
     }
+}
+
+/// Returns the columns of a job: its id and run, in each row.
+fn of_job(job: &JobId, rows: usize) -> Vec<ArrayRef> {
+    let ids = StringArray::from_iter_values(std::iter::repeat_n(job.job(), rows));
+    let runs = Int64Array::from_value(job.generation().into(), rows);
+    vec![Arc::new(ids), Arc::new(runs)]
 }
 
 /// Builders of the columns.

@@ -23,15 +23,15 @@ pub(super) fn folder(scan: &Scan, folder: Option<&Path>) -> Result<Option<Folder
 
 /// Files of a trace that end at once when nobody wants the rest of them.
 pub(super) struct Stoppable {
-    folder: Folder,
+    files: Box<dyn Loader + Send>,
     is_stopped: Arc<AtomicBool>,
 }
 
 impl Stoppable {
-    /// Wraps `folder`. Files end once the flag is true.
-    pub(super) fn new(folder: Folder) -> (Self, Arc<AtomicBool>) {
+    /// Wraps `files`, which end once the flag is true.
+    pub(super) fn new(files: impl Loader + Send + 'static) -> (Self, Arc<AtomicBool>) {
         let flag = Arc::new(AtomicBool::new(false));
-        (Self { folder, is_stopped: flag.clone() }, flag)
+        (Self { files: Box::new(files), is_stopped: flag.clone() }, flag)
     }
 }
 
@@ -51,15 +51,15 @@ impl Read for File<'_> {
 
 impl Loader for Stoppable {
     fn names(&self) -> &[String] {
-        self.folder.names()
+        self.files.names()
     }
 
     fn open(&self, index: usize) -> io::Result<Box<dyn Read + '_>> {
-        let file = Loader::open(&self.folder, index)?;
+        let file = self.files.open(index)?;
         Ok(Box::new(File { file, is_stopped: &self.is_stopped }))
     }
 
     fn bytes(&self) -> u64 {
-        self.folder.bytes()
+        self.files.bytes()
     }
 }

@@ -11,6 +11,7 @@ mod keeper;
 pub use core::{MAX_NODES, MAX_PEERS, OTHER, PeerId, Rpc};
 pub use options::{
     DEFAULT_BUDGET, DEFAULT_RING_RECORDS, DEFAULT_THREADS, DEFAULT_TRACE_BYTES, Options,
+    TRACE_VARIABLE,
 };
 pub use span::{MAX_VALUES, Span};
 pub use stage::Stage;
@@ -94,13 +95,14 @@ fn remove_old_dead(dir: &Path, name: &str) -> Result<(), Error> {
 }
 
 impl Recorder {
-    /// Starts the recorder of a service, and its thread. Without [`Options::trace_folder`] the records stay in shared memory,
-    /// where the agent of the node finds them.
+    /// Starts the recorder of a service, and its thread. Without [`Options::trace_folder`] and [`TRACE_VARIABLE`] the records
+    /// stay in shared memory, where the agent of the node finds them.
     ///
     /// # Errors
     /// [`Error::Shm`] if the segment cannot be made, also if this process has a recorder of this name already;
     /// [`Error::Io`] if the folder of the trace cannot be written.
-    pub fn start(options: Options) -> Result<Self, Error> {
+    pub fn start(mut options: Options) -> Result<Self, Error> {
+        options.take_environment(std::env::var_os(TRACE_VARIABLE));
         let ticks = Ticks::find();
         let first = ticks.moment();
         let dir = options.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);

@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use skopos_shm::Publisher;
@@ -15,6 +16,10 @@ pub const DEFAULT_RING_RECORDS: u32 = 8192;
 pub const DEFAULT_BUDGET: f64 = 0.01;
 /// Default bound on the trace of a process on disk, all parts together: sixteen million records.
 pub const DEFAULT_TRACE_BYTES: u64 = 1 << 30;
+
+/// Variable of the environment that names the folder of the trace of a service that names none itself. `skopos run --trace`
+/// sets it.
+pub const TRACE_VARIABLE: &str = "SKOPOS_TRACE";
 
 /// The settings of a recorder.
 #[derive(Debug)]
@@ -48,6 +53,13 @@ impl Options {
             trace_bytes: DEFAULT_TRACE_BYTES,
             publisher: None,
         }
+    }
+
+    /// Takes the folder that the environment names, unless the service named one. A path that is not absolute would mean
+    /// another folder in each working directory, and is not taken.
+    pub(crate) fn take_environment(&mut self, folder: Option<OsString>) {
+        let named = folder.map(PathBuf::from).filter(|folder| folder.is_absolute());
+        self.trace_folder = self.trace_folder.take().or(named);
     }
 
     /// Sets the name of the node.
@@ -134,5 +146,23 @@ impl Options {
     pub fn config(mut self, key: &str, value: impl ToString) -> Self {
         self.process.config.insert(key.to_owned(), value.to_string());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_the_service_comes_before_that_of_the_environment() {
+        let folder = |own: Option<&str>, variable: Option<&str>| {
+            let mut options = Options::new("kv");
+            options.trace_folder = own.map(PathBuf::from);
+            options.take_environment(variable.map(OsString::from));
+            options.trace_folder
+        };
+        assert_eq!(folder(Some("own"), Some("/there")), Some("own".into()));
+        assert_eq!(folder(None, Some("/there")), Some("/there".into()));
+        assert_eq!((folder(None, Some("there")), folder(None, None)), (None, None));
     }
 }

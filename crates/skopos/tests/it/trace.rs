@@ -83,10 +83,10 @@ fn callpaths_requests_and_critical_paths_of_a_trace() {
     check("trace_profile", &profile);
     let names = |path: &Json| path["names"].as_array().expect("names").len();
     let paths = profile["paths"].as_array().expect("paths");
-    assert_eq!(paths.iter().map(|path| path["calls"].as_u64()).collect::<Vec<_>>(), [
-        Some(REQUESTS as u64),
-        Some(REQUESTS as u64)
-    ]);
+    assert_eq!(
+        paths.iter().map(|path| path["calls"].as_u64()).collect::<Vec<_>>(),
+        [Some(REQUESTS as u64), Some(REQUESTS as u64)]
+    );
     assert_eq!((names(&paths[0]), names(&paths[1])), (1, 2), "{profile}");
     let requests = traced.json(&folder, &["requests", "--limit", "3"]);
     check("trace_requests", &requests);
@@ -221,4 +221,33 @@ fn services_are_collected_without_an_agent() {
     let profile = traced.json(Path::new(out), &["profile"]);
     assert_eq!(profile["paths"][0]["calls"], 1);
     recorder.close().expect("its own segment");
+}
+
+#[test]
+fn the_traces_of_a_task_are_kept_with_its_job() {
+    let up = Running::start_as("up", &[]);
+    let traced = Traced::new();
+    let folder = traced.write("a", 10);
+    let into = traced.folder("of-the-task");
+    let script = format!("cp {}/* \"$SKOPOS_TRACE\"", folder.display());
+    let into = into.to_str().expect("UTF-8");
+    let ran = up.run(&["run", "--name", "copy", "--trace", into, "--", "sh", "-c", &script]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let rows = |sql: &str| {
+        let ran = up.run(&["sql", "--json", sql]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.json()["rows"].clone()
+    };
+    let job = rows("SELECT job FROM jobs WHERE application = 'copy'")[0]["job"].clone();
+    let job = job.as_str().expect("a job").to_owned();
+    let sql = format!(
+        "SELECT job, callpath, count(*) AS n FROM job_spans WHERE job = '{job}' AND side = 'target' \
+         GROUP BY job, callpath ORDER BY callpath"
+    );
+    let found = rows(&sql);
+    assert_eq!(found[1]["callpath"], "store_get → disk_read", "{found}");
+    assert_eq!((&found[0]["n"], &found[0]["job"]), (&REQUESTS.into(), &job.into()));
+    let all = up.run(&["sql", "SELECT count(*) FROM job_spans"]);
+    assert!(all.code != 0 && all.stderr.contains("must name its jobs"), "{all:?}");
+    assert_eq!(rows("SELECT count(*) AS n FROM spans")[0]["n"], 0, "they are not of the agent");
 }

@@ -32,6 +32,7 @@ fn a_monitor() {
         interval: Duration::from_secs(1),
         watch: Vec::new(),
         only: None,
+        environment: Vec::new(),
     };
     let outcome = run(&order, &mut |_| {}).expect("it runs");
     let text = serde_json::to_string(&(outcome.summary, outcome.files)).expect("JSON");

@@ -38,6 +38,7 @@ pub(crate) fn order(command: &[&str]) -> Order {
         interval: Duration::from_millis(100),
         watch: Vec::new(),
         only: None,
+        environment: Vec::new(),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -13,7 +13,9 @@ use skopos_hub::client::reach;
 use skopos_model::Timestamp;
 use skopos_model::job::{JobEnd, JobRecord, JobStart, JobState, Kind, Metrics};
 use skopos_model::task::{ExitType, Limits, Rank, Summary};
+use skopos_rpc::parts::parts;
 use skopos_task::{COLUMNS, Row};
+use skopos_term::tell;
 
 use crate::verbs::delivery::{Batch, keeps_jobs, nanos, send_spooled};
 
@@ -29,6 +31,9 @@ const SPOOL_TIME: Duration = Duration::from_secs(5);
 /// The most rows of the series that are delivered, evenly thinned: as many as a plot has points. The report in a folder
 /// has all.
 const MAX_ROWS: usize = 1_000;
+
+/// The most bytes of traces that are kept with a job: half a million records. A hub that is away spools them.
+const MAX_TRACE_BYTES: u64 = 32 << 20;
 
 /// A task that is delivered as a job.
 pub(super) struct Delivery {
@@ -93,12 +98,15 @@ impl Delivery {
         }
     }
 
-    /// Delivers the series and the report of the task, and that the job has ended.
-    pub(super) fn end(self, summary: &Summary, series: &[Row]) {
+    /// Delivers the series, the report and the traces of the task, and that the job has ended.
+    pub(super) fn end(self, summary: &Summary, series: &[Row], traces: Option<&Path>) {
         let now = SystemTime::now();
         let mut batch = self.batch("end");
         self.add_series(&mut batch, summary, series);
         self.add(&mut batch, Kind::Report, now, summary);
+        if let Some(folder) = traces {
+            self.add_traces(&mut batch, folder);
+        }
         if !self.is_rank {
             let ended = &summary.ended;
             let state = match (ended.exit_type, ended.status) {
@@ -144,6 +152,22 @@ impl Delivery {
             let content = JobRecord::sample_content(&schema, &values);
             self.add_content(batch, Kind::Sample, self.began + at, &content);
         }
+    }
+
+    /// Adds the traces in a folder, part by part.
+    fn add_traces(&self, batch: &mut Batch, folder: &Path) {
+        let (parts, left_out) = match parts(folder, MAX_TRACE_BYTES) {
+            Ok(found) => found,
+            Err(e) => return tell(format!("skopos: the traces cannot be kept with the job: {e}")),
+        };
+        if left_out > 0 {
+            tell(format!(
+                "skopos: {left_out} bytes of traces are not kept with the job, which has room for {MAX_TRACE_BYTES}; \
+                 {} has all",
+                folder.display()
+            ));
+        }
+        parts.iter().for_each(|part| self.add(batch, Kind::Spans, SystemTime::now(), part));
     }
 
     /// Returns a batch of a producer of its own: the start may be spooled and arrive after the end.

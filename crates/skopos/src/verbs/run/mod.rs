@@ -17,7 +17,9 @@ use clap::Args;
 use skopos_model::{duration, nearest_name};
 use std::error::Error;
 use std::ffi::OsString;
+use std::fs;
 use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -97,6 +99,9 @@ pub(crate) struct RunArgs {
     /// of stderr is the whole report, because standard output belongs to the command
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) summary: bool,
+    /// Have services of the task that record their calls write traces to this folder; a hub keeps them with the job
+    #[arg(long, value_name = "DIR")]
+    pub(crate) trace: Option<PathBuf>,
     /// Print neither warnings nor a summary, even on a terminal (`--json` still prints the report)
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -187,7 +192,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         join_ranks(folder, rank, &mut archive);
     }
     if let Some(delivery) = delivery {
-        delivery.end(summary, &outcome.series);
+        delivery.end(summary, &outcome.series, args.trace.as_deref());
     }
     let is_wanted = args.summary || std::io::stderr().is_terminal() && !args.quiet;
     match global.style() {
@@ -283,6 +288,17 @@ fn check(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Makes the folder of traces, and returns the variable that names it.
+fn environment(traces: Option<&Path>) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let Some(folder) = traces else { return Ok(Vec::new()) };
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let absolute = made.and_then(|()| std::path::absolute(folder)).map_err(|e| {
+        Failure::new(format!("--trace: {}: the folder cannot be made", folder.display()))
+            .because(&e)
+    })?;
+    Ok(vec![(skopos_rpc::TRACE_VARIABLE.into(), absolute.into())])
+}
+
 fn order(args: &RunArgs) -> Result<Order, Failure> {
     check(args)?;
     if args.attach.is_some() && !args.command.is_empty() {
@@ -301,6 +317,7 @@ fn order(args: &RunArgs) -> Result<Order, Failure> {
         interval: args.series,
         watch: args.watch.clone(),
         only: args.mechanisms.clone(),
+        environment: environment(args.trace.as_deref())?,
     })
 }
 

@@ -1,0 +1,96 @@
+//! `job_spans`: calls of RPC services that ran in jobs, from the traces that were kept with the jobs.
+
+use std::sync::Arc;
+
+use skopos_model::job::{JobId, Kind};
+use skopos_query::{BoxError, Column, Fingerprint, Rows, Scan, Table};
+use skopos_rpc::parts::join;
+use skopos_store::jobs::StoredRecord;
+
+use super::job_samples::runs;
+use super::noted::{Noted, note_ids, note_refused};
+use super::spans::{batches, columns};
+use crate::jobs::{Jobs, JobsPlace, Question};
+
+/// The most jobs of one statement: the traces of a job are held in memory, 32 MiB each.
+const MAX_JOBS: usize = 8;
+
+/// The table `job_spans`.
+#[derive(Debug)]
+pub(super) struct JobSpans {
+    place: Arc<JobsPlace>,
+    columns: Vec<Column>,
+}
+
+impl JobSpans {
+    /// Returns the table of the jobs in a place.
+    pub(super) fn new(place: Arc<JobsPlace>) -> Self {
+        let mut all = vec![
+            Column::text("job", "Id that the batch system gave the job"),
+            Column::integer("generation", "Number of the job's run, from 0 on"),
+        ];
+        all.extend(columns());
+        Self { place, columns: all }
+    }
+}
+
+impl Table for JobSpans {
+    fn name(&self) -> &str {
+        "job_spans"
+    }
+
+    fn help(&self) -> &str {
+        "Calls of RPC services in jobs, a row for each side of a call, for statements that name the jobs"
+    }
+
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
+        let wanted = scan
+            .texts("job")
+            .ok_or("a statement about `job_spans` must name its jobs: `WHERE job = '4711'`")?;
+        if wanted.len() > MAX_JOBS {
+            return Err(format!("a statement can read the calls of at most {MAX_JOBS} jobs").into());
+        }
+        let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
+        let mut reading = jobs.reading(scan.caller(), Question::Records);
+        note_ids(&mut reading, scan);
+        let mut ids = Vec::new();
+        for job in wanted {
+            let found = runs(&jobs, scan, job)?;
+            if found.is_empty() {
+                note_refused(&mut reading);
+            }
+            ids.extend(found);
+        }
+        reading.jobs(ids.len() as u64);
+        let scan = scan.clone();
+        let batches = ids.into_iter().flat_map(move |id| {
+            let (rows, failure) = match of_job(&jobs, &scan, id) {
+                Ok(rows) => (Some(rows), None),
+                Err(e) => (None, Some(Err(e))),
+            };
+            failure.into_iter().chain(rows.into_iter().flatten())
+        });
+        Ok(Rows::each(Noted { batches, reading }))
+    }
+
+    fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
+        Fingerprint::Unknown
+    }
+}
+
+/// Returns the calls of one run of a job.
+fn of_job(jobs: &Jobs, scan: &Scan, id: JobId) -> Result<super::spans::Batches, BoxError> {
+    let mut documents = Vec::new();
+    for piece in jobs.pieces(scan.caller(), &id)? {
+        let records = jobs.read(&id, piece)?;
+        let spans = records.iter().filter_map(StoredRecord::get).filter(|r| r.kind == Kind::Spans);
+        documents.extend(spans.map(|record| record.content.to_vec()));
+    }
+    // A document of another producer has another form, and is left to its readers.
+    let (files, _) = join(documents.iter().map(Vec::as_slice));
+    batches(files, scan.clone(), Some(id))
+}
