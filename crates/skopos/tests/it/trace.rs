@@ -1,13 +1,15 @@
 //! `skopos trace`, and traces that the agent collects, as users see them.
 
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value as Json;
 use skopos_rpc::{Options, Recorder, Status};
 use tempfile::TempDir;
 
+use crate::flight::free_port;
 use crate::json::check;
-use crate::support::{Running, eventually, run, runtime_dir};
+use crate::support::{PATIENCE, Running, eventually, run, runtime_dir};
 
 /// Requests of a run: enough for a test of significance.
 const REQUESTS: usize = 400;
@@ -250,4 +252,77 @@ fn the_traces_of_a_task_are_kept_with_its_job() {
     let all = up.run(&["sql", "SELECT count(*) FROM job_spans"]);
     assert!(all.code != 0 && all.stderr.contains("must name its jobs"), "{all:?}");
     assert_eq!(rows("SELECT count(*) AS n FROM spans")[0]["n"], 0, "they are not of the agent");
+}
+
+/// Returns the file of Zipkin that `scripts/setup test` fetches.
+fn zipkin_jar() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    let jar = cache.join("skopos/zipkin/zipkin-server.jar");
+    jar.exists().then_some(jar)
+}
+
+/// A server that is killed at the end of its test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_real_zipkin_reads_an_export_back() {
+    let Some(jar) = zipkin_jar() else {
+        eprintln!(
+            "skipped: a_real_zipkin_reads_an_export_back: `scripts/setup test` fetches Zipkin"
+        );
+        return;
+    };
+    let port = free_port();
+    let server = Command::new("java")
+        .args(["-Xmx256m", "-jar"])
+        .arg(jar)
+        .env("QUERY_PORT", port.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(server) = server.map(Server) else {
+        eprintln!("skipped: a_real_zipkin_reads_an_export_back: there is no java");
+        return;
+    };
+    let traced = Traced::new();
+    let folder = traced.write("a", 10);
+    let folder = folder.to_str().expect("UTF-8");
+    let exported = traced.run(&["trace", "export", "--format", "zipkin", "--trace", folder]);
+    let at = |path: &str| format!("http://127.0.0.1:{port}{path}");
+    let begun = std::time::Instant::now();
+    while ureq::get(at("/health")).call().is_err() {
+        // A virtual machine starts slowly where other programs run.
+        assert!(begun.elapsed() < 3 * PATIENCE, "Zipkin does not start");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let sent = ureq::post(at("/api/v2/spans")).content_type("application/json");
+    assert_eq!(sent.send(&exported.stdout).expect("it takes them").status(), 202);
+    let requests = traced.json(Path::new(folder), &["requests", "--limit", "1"]);
+    let id = requests["requests"][0]["id"].as_str().expect("an id");
+    let mut spans = Json::Null;
+    eventually("the trace is there", || {
+        let Ok(mut answer) = ureq::get(at(&format!("/api/v2/trace/{id}"))).call() else {
+            return false;
+        };
+        spans =
+            serde_json::from_str(&answer.body_mut().read_to_string().expect("text")).expect("JSON");
+        spans.as_array().is_some_and(|spans| spans.len() == 4)
+    });
+    let spans = spans.as_array().expect("spans");
+    let of = |kind: &str, name: &str| {
+        let found = spans.iter().find(|span| span["kind"] == kind && span["name"] == name);
+        found.unwrap_or_else(|| panic!("{kind} {name}: {spans:#?}"))
+    };
+    let (outer, inner) = (of("SERVER", "store_get"), of("CLIENT", "disk_read"));
+    assert_eq!(inner["parentId"], outer["id"], "{spans:#?}");
+    drop(server);
 }
