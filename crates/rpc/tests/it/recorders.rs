@@ -126,8 +126,27 @@ fn each_stage_records_what_it_says() {
     let details: Vec<_> =
         trace.spans.iter().map(|(span, values)| (span.details, values.len())).collect();
     assert_eq!(details, [(0, 0), (1, 1)]);
-    let Context { request_low, .. } = Recorder::off().new_request();
-    assert_ne!(request_low, 0);
+    let unknown = Recorder::off().new_request();
+    assert_ne!(unknown.request_low, 0);
+    assert!(Context::from_bytes(&unknown.to_bytes()).is_ok());
+}
+
+#[test]
+fn requests_of_callers_that_record_nothing_are_told_apart() {
+    let place = Place::new();
+    let recorder = Recorder::start(place.options()).expect("started");
+    let put = recorder.rpc("put");
+    let unknown = Recorder::off().origin(put, None).context();
+    for _ in 0..2 {
+        recorder.target(put, &unknown).end(Status::Ok);
+        recorder.origin(put, Some(&unknown)).end(Status::Ok);
+    }
+    recorder.close().expect("closed");
+    let spans = place.read().spans;
+    let requests: BTreeSet<_> = spans.iter().map(|(span, _)| span.request_low).collect();
+    let ids: BTreeSet<_> = spans.iter().map(|(span, _)| span.span).collect();
+    assert_eq!((spans.len(), requests.len(), ids.len()), (4, 4, 4));
+    assert!(!requests.contains(&unknown.request_low) && !ids.contains(&0));
 }
 
 #[test]
