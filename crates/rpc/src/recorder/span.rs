@@ -83,6 +83,8 @@ impl Span {
             inner.stage.store(0, Ordering::Relaxed);
             return Self::OFF;
         }
+        // The context of a caller that records nothing: its requests are not told apart.
+        let context = context.filter(|c| c.span != 0 || c.flags & RECORDED != 0);
         let (above, clock) = context.map_or((ROOT, 0), |c| (c.callpath, c.lamport));
         let Some(begin) = local::begin(inner, above, rpc, clock) else { return Self::OFF };
         let is_target = kind == Kind::Target;
@@ -97,7 +99,7 @@ impl Span {
             inner,
             request_low: request.1,
             request_high: request.0,
-            span: if is_target { parent } else { begin.span },
+            span: if is_target && parent != 0 { parent } else { begin.span },
             parent: if is_target { 0 } else { parent },
             node: begin.node,
             lamport: begin.lamport,
@@ -116,7 +118,7 @@ impl Span {
     }
 
     /// Returns the context: of an origin, for the request; of a target or a local step, for the calls below it. Without
-    /// recording it is that of an unknown request, whose flag says that it is not recorded.
+    /// recording it is that of an unknown request: a span below it begins a new request.
     #[inline]
     pub fn context(&self) -> Context {
         let (request_low, request_high, span, callpath, lamport, order, flags) = match &self.0 {
