@@ -176,9 +176,7 @@ fn events(limit: u64, calls: &[Joined]) -> Fix {
         key: "max_completion_events".to_owned(),
         now: Some(limit.to_string()),
         value: then.to_string(),
-        gain: Some(saved(calls, |call| {
-            (call.outside() as f64 - least).max(0.0) * (1.0 - factor)
-        })),
+        gain: Some(saved(calls, |call| (call.outside() as f64 - least).max(0.0) * (1.0 - factor))),
         model: QUEUE,
     }
 }
