@@ -58,7 +58,7 @@ fn judge(view: &View<'_>) -> Judging {
     let slices = calls.chunks((calls.len() / SLICES).max(1));
     let predicted = predicted(gain(&calls), &slices.map(gain).collect::<Vec<f64>>());
     let of_run = (total_ns(sums) / view.root_ns().max(1.0)).min(1.0);
-    Ok(Verdict::Found(Found {
+    Ok(Verdict::Found(Box::new(Found {
         what: format!(
             "{} serves {} calls of the callpath, {} only {}",
             view.label(most.process),
@@ -93,5 +93,5 @@ fn judge(view: &View<'_>) -> Judging {
             model: BALANCED,
         }],
         saves: predicted.map(|gain| gain * of_run),
-    }))
+    })))
 }

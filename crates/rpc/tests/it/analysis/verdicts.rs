@@ -52,3 +52,15 @@ fn equal_runs_pass_a_gate_and_a_slower_one_does_not() {
     // Slower in the other direction is an improvement.
     assert!(gate(&compare(&slow, &first).unwrap(), &Limits::default()).passes);
 }
+
+#[test]
+fn the_page_of_findings_has_the_rules_of_the_code() {
+    let page = include_str!("../../../../../docs/reference/trace-findings.md");
+    for rule in RULES {
+        let row = format!(
+            "| `{}` | {} | {} | {} |\n",
+            rule.name, rule.condition, rule.inputs, rule.advice
+        );
+        assert!(page.contains(&row), "the page lacks the row\n{row}");
+    }
+}
