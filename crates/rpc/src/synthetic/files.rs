@@ -7,7 +7,8 @@ use crate::file::{Definition, FRAME_MAGIC, Node, Process, TRACE_VERSION, kind};
 use crate::interval::Interval;
 use crate::record::{DETAILS_VALUES, SpanRecord, Tagged, details_words, words_to_bytes};
 
-use super::EPOCH_NS;
+/// The first moment of each trace, in ns since 1970.
+pub const EPOCH_NS: i64 = 1_700_000_000_000_000_000;
 
 /// Records of a frame, as many as a recorder drains at once.
 const FRAME_RECORDS: usize = 8192;

@@ -11,6 +11,7 @@ use crate::callpath::{ROOT, child, name_hash};
 use crate::interval::Interval;
 use crate::record::{Kind, SpanRecord, Status};
 
+pub use self::files::EPOCH_NS;
 use self::files::TraceBytes;
 
 /// The name of the first call of each request.
@@ -61,9 +62,6 @@ impl Default for Service {
         }
     }
 }
-
-/// The first moment of each trace, in ns since 1970.
-pub const EPOCH_NS: i64 = 1_700_000_000_000_000_000;
 
 /// A call that is about to be recorded.
 struct Call<'c> {
