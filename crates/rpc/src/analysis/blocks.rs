@@ -135,7 +135,7 @@ impl Random {
     /// A number below `bound`; 0 if it is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         // The high half of the product is uniform enough for bounds far below 2^64.
-        (u128::from(self.bits()) * bound as u128 >> 64) as usize
+        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }
 
     /// A number in 0..1.

@@ -1,4 +1,4 @@
-//! Where traces come from: a loader lists the files of a trace and opens each as often as an analysis reads it.
+//! The source of a trace: a loader lists the files of a trace and opens each as often as an analysis reads it.
 
 use std::io::{self, Cursor, Read};
 

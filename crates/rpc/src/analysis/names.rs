@@ -1,6 +1,7 @@
 //! Callpaths and other names of a whole trace: every process has its own numbers, and an analysis has one number for each.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use serde::Serialize;
 
@@ -65,10 +66,13 @@ impl Callpaths {
         }
         let id = self.paths.len() as PathId;
         self.paths.push(path.clone());
-        if self.by_hash.contains_key(&hash) {
-            self.colliding.insert(path, id);
-        } else {
-            self.by_hash.insert(hash, id);
+        match self.by_hash.entry(hash) {
+            Entry::Occupied(_) => {
+                self.colliding.insert(path, id);
+            }
+            Entry::Vacant(place) => {
+                place.insert(id);
+            }
         }
         id
     }

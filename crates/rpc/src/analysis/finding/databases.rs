@@ -69,7 +69,7 @@ fn judge(view: &View<'_>) -> Judging {
         return Ok(Verdict::Absent);
     }
     let fixes = fixes(view, &calls, databases as usize);
-    Ok(Verdict::Found(found(view, *path, waits, share, fixes)))
+    Ok(Verdict::Found(Box::new(found(view, *path, waits, share, fixes))))
 }
 
 fn found(view: &View<'_>, path: PathId, waits: &Waits, share: f64, fixes: Vec<Fix>) -> Found {

@@ -80,7 +80,7 @@ fn judge(view: &View<'_>) -> Judging {
         }
     }
     match found {
-        Some((_, found)) => Ok(Verdict::Found(found)),
+        Some((_, found)) => Ok(Verdict::Found(Box::new(found))),
         None if is_known => Ok(Verdict::Absent),
         None => Err(Verdict::unknown(view.unseen(Interval::InputDeserialization))),
     }

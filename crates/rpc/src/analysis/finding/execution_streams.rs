@@ -54,7 +54,7 @@ fn judge(view: &View<'_>) -> Judging {
         Some(streams) => simulated(view, streams as usize),
         None => bounded(view, &targets, share),
     };
-    Ok(Verdict::Found(found(view, path, sums, (share, queue), fixes)))
+    Ok(Verdict::Found(Box::new(found(view, path, sums, (share, queue), fixes))))
 }
 
 fn found(

@@ -5,6 +5,8 @@ use super::replay::Replay;
 use super::rule::Rule;
 use super::verdict::{Evidence, Fix, Found, Judging, Verdict};
 use super::view::{View, total_ns};
+use crate::analysis::blocks::Estimate;
+use crate::analysis::names::PathId;
 use crate::analysis::profile::collect::ProcessSums;
 
 /// The factor by which the busiest target serves more calls than the mean of all. A hash of a few hundred keys over ten
@@ -42,23 +44,9 @@ fn judge(view: &View<'_>) -> Judging {
     else {
         return Ok(Verdict::Absent);
     };
-    let calls: Vec<_> = view.joined.iter().filter(|call| call.path == *path).copied().collect();
-    let gain = |calls: &[_]| {
-        let now = Replay::new(calls);
-        let streams: Vec<usize> = now
-            .targets
-            .iter()
-            .map(|target| view.number(*target, "execution_streams").unwrap_or(1.0) as usize)
-            .collect();
-        let mut even = now.clone();
-        let count = even.targets.len().max(1);
-        even.calls.iter_mut().enumerate().for_each(|(at, call)| call.target = at % count);
-        1.0 - even.run(&streams).total / now.run(&streams).total.max(1.0)
-    };
-    let slices = calls.chunks((calls.len() / SLICES).max(1));
-    let predicted = predicted(gain(&calls), &slices.map(gain).collect::<Vec<f64>>());
+    let predicted = balanced(view, *path);
     let of_run = (total_ns(sums) / view.root_ns().max(1.0)).min(1.0);
-    Ok(Verdict::Found(Found {
+    Ok(Verdict::Found(Box::new(Found {
         what: format!(
             "{} serves {} calls of the callpath, {} only {}",
             view.label(most.process),
@@ -93,5 +81,24 @@ fn judge(view: &View<'_>) -> Judging {
             model: BALANCED,
         }],
         saves: predicted.map(|gain| gain * of_run),
-    }))
+    })))
+}
+
+/// The gain if the calls of a callpath went to its targets in turn.
+fn balanced(view: &View<'_>, path: PathId) -> Estimate {
+    let calls: Vec<_> = view.joined.iter().filter(|call| call.path == path).copied().collect();
+    let gain = |calls: &[_]| {
+        let now = Replay::new(calls);
+        let streams: Vec<usize> = now
+            .targets
+            .iter()
+            .map(|target| view.number(*target, "execution_streams").unwrap_or(1.0) as usize)
+            .collect();
+        let mut even = now.clone();
+        let count = even.targets.len().max(1);
+        even.calls.iter_mut().enumerate().for_each(|(at, call)| call.target = at % count);
+        1.0 - even.run(&streams).total / now.run(&streams).total.max(1.0)
+    };
+    let slices = calls.chunks((calls.len() / SLICES).max(1));
+    predicted(gain(&calls), &slices.map(gain).collect::<Vec<f64>>())
 }

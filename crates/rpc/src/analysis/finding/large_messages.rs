@@ -83,5 +83,5 @@ fn judge(view: &View<'_>) -> Judging {
             found = Some(this);
         }
     }
-    Ok(found.map_or(Verdict::Absent, Verdict::Found))
+    Ok(found.map_or(Verdict::Absent, |found| Verdict::Found(Box::new(found))))
 }

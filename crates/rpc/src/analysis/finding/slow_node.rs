@@ -76,7 +76,7 @@ fn judge(view: &View<'_>) -> Judging {
         }
     }
     match found {
-        Some(found) => Ok(Verdict::Found(found)),
+        Some(found) => Ok(Verdict::Found(Box::new(found))),
         None if is_known => Ok(Verdict::Absent),
         None => Err(Verdict::unknown(format!(
             "no callpath has targets with {MIN_CALLS} calls on three named nodes"

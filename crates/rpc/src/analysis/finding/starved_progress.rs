@@ -79,7 +79,8 @@ fn judge(view: &View<'_>) -> Judging {
         return Ok(Verdict::Absent);
     }
     let fixes = fixes(view, process, limit, &calls);
-    Ok(Verdict::Found(found(view, (process, limit), (at_limit, outside), &calls, fixes)))
+    let found = found(view, (process, limit), (at_limit, outside), &calls, fixes);
+    Ok(Verdict::Found(Box::new(found)))
 }
 
 fn found(

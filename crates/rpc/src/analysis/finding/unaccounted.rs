@@ -42,7 +42,7 @@ fn judge(view: &View<'_>) -> Judging {
     let before = |call: &Joined| call.arrived.saturating_sub(call.start).max(0).unsigned_abs();
     let origins = view.collector.path(*path).map(|sums| sums.origin.processes.as_slice());
     let of_run = view.collector.path(*path).map_or(0.0, total_ns) / view.root_ns().max(1.0);
-    Ok(Verdict::Found(Found {
+    Ok(Verdict::Found(Box::new(Found {
         what: format!(
             "no interval accounts for {:.0} % of the time of the callpath, {:.1} ms a call",
             100.0 * share,
@@ -59,5 +59,5 @@ fn judge(view: &View<'_>) -> Judging {
         fixes: Vec::new(),
         // The rule does not know the cause, so it predicts no gain; at most all of it.
         saves: Estimate { value: 0.0, low: 0.0, high: share * of_run.min(1.0) },
-    }))
+    })))
 }

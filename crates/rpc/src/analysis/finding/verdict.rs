@@ -59,7 +59,7 @@ pub struct Found {
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub enum Verdict {
     /// The condition holds.
-    Found(Found),
+    Found(Box<Found>),
     /// The inputs are known, and the condition does not hold.
     Absent,
     /// The trace cannot be judged, for this reason.

@@ -43,6 +43,7 @@ pub(super) struct Joined {
     pub(super) database_wait: Option<u64>,
     /// Bytes of the call: of its bulk, or of its messages.
     pub(super) bytes: Option<u64>,
+    /// The sides that are known: 1 the origin, 2 the target.
     pub(super) sides: u8,
 }
 

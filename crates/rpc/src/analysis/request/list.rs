@@ -85,7 +85,7 @@ pub struct RequestLine {
     pub is_incomplete: bool,
 }
 
-/// What a list keeps of a request until it knows which it shows.
+/// The summary of a request that a list keeps until it knows which ones it shows.
 struct Kept {
     request: u64,
     start: i64,

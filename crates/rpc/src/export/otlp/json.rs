@@ -1,6 +1,6 @@
 //! OTLP as JSON: ids are hexadecimal, 64-bit numbers are strings.
 
-use super::{Encoding, Ids};
+use super::encoding::{Encoding, Ids};
 use crate::export::span::Exporting;
 use crate::export::text::{hex, number, string};
 

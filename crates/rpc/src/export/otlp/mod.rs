@@ -5,6 +5,7 @@
 //!
 //! A batch is a whole `ExportTraceServiceRequest`: a line of JSON, or the body of a `POST /v1/traces`.
 
+mod encoding;
 mod json;
 mod proto;
 
@@ -12,8 +13,8 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 
+use self::encoding::{Encoding, Ids, served};
 use super::span::{Exported, Exporting, Format, Pass};
-use crate::analysis::clocks::mix;
 use crate::analysis::stream::{Reader, Side, Visit};
 use crate::analysis::trace::Trace;
 use crate::error::Error;
@@ -25,25 +26,6 @@ const BATCH_SPANS: usize = 1000;
 /// The most local steps whose ids are kept, to tell them from calls: 300 MB. A trace with more shows the children of the
 /// rest beside their parents.
 const MAX_LOCALS: usize = 8 << 20;
-
-/// The encoding of batches.
-trait Encoding {
-    fn span(&mut self, span: &Exporting<'_>, ids: Ids);
-    /// Ends a batch and returns it, ready for the wire.
-    fn batch(&mut self) -> Vec<u8>;
-}
-
-/// The ids of an exported span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ids {
-    span: u64,
-    parent: u64,
-}
-
-/// The id of the callee's side of a call; never 0.
-fn served(span: u64) -> u64 {
-    mix(span ^ 0x5345_5256_4544_2121).max(1)
-}
 
 struct Otlp<'o, E: Encoding> {
     encoding: E,

@@ -1,6 +1,6 @@
 //! OTLP as protobuf, by the numbers of `opentelemetry/proto/trace/v1/trace.proto`.
 
-use super::{Encoding, Ids};
+use super::encoding::{Encoding, Ids};
 use crate::export::span::Exporting;
 
 /// Encodes batches as `ExportTraceServiceRequest`.
