@@ -21,9 +21,12 @@ pub mod server;
 pub mod provider;
 pub mod client;
 pub mod latencies;
+pub mod statistics;
 pub mod load;
 pub mod process;
 pub mod children;
 pub mod case;
+pub mod overhead;
+pub mod view;
 
 pub use error::{Error, Result};

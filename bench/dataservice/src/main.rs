@@ -19,6 +19,8 @@ struct Arguments {
 enum Verb {
     /// Run a case of the paper with all its processes: `case c1 --trace FOLDER`.
     Case(verbs::case::Arguments),
+    /// Measure the overhead of recording.
+    Overhead(verbs::overhead::Arguments),
     /// Run a server.
     Server(verbs::server::Arguments),
     /// Run a client.
@@ -28,6 +30,8 @@ enum Verb {
 fn main() -> ExitCode {
     let result = match Arguments::parse().verb {
         Verb::Case(arguments) => verbs::case::run(&arguments),
+        Verb::Overhead(arguments) => verbs::options::launcher()
+            .and_then(|launcher| verbs::overhead::run(&arguments, &launcher)),
         Verb::Server(arguments) => verbs::server::run(&arguments),
         Verb::Client(arguments) => verbs::client::run(&arguments),
     };

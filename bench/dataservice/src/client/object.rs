@@ -28,7 +28,6 @@ impl Reading {
     }
 
     /// The reply, whose answer has the [`count`] of bytes, and the place of the bytes.
-    #[must_use]
     pub fn into_parts(self) -> (Reply, Place) {
         (self.reply, self.place)
     }

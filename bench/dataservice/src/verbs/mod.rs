@@ -3,6 +3,7 @@
 pub(crate) mod case;
 pub(crate) mod server;
 pub(crate) mod client;
+pub(crate) mod overhead;
 pub(crate) mod options;
 
 use std::error::Error as _;

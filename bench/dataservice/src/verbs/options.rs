@@ -58,15 +58,15 @@ impl Recording {
                 source,
             })?;
         }
-        let program = std::env::current_exe()
-            .map_err(|source| Error::System { doing: "find this program", source })?;
-        Ok(Launcher {
-            program,
-            stage: self.stage(),
-            trace: self.trace.clone(),
-            config: Config::default(),
-        })
+        Ok(Launcher { stage: self.stage(), trace: self.trace.clone(), ..launcher()? })
     }
+}
+
+/// The launcher of this program's processes, which records nothing.
+pub(crate) fn launcher() -> Result<Launcher> {
+    let program = std::env::current_exe()
+        .map_err(|source| Error::System { doing: "find this program", source })?;
+    Ok(Launcher { program, stage: Stage::Off, trace: None, config: Config::default() })
 }
 
 impl Process {

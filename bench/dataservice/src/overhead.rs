@@ -1,0 +1,214 @@
+//! The overhead of recording: services at each stage, which take turns in short slices, so that each slice is compared
+//! with one of the same second.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use skopos_rpc::Stage;
+
+use crate::case::folder::Folder;
+use crate::case::{report, servers};
+use crate::children::{Launcher, Process};
+use crate::config::Config;
+use crate::error::Result;
+use crate::latencies::Latencies;
+use crate::load::Size;
+use crate::process::Work;
+use crate::statistics::{Estimate, estimate};
+
+/// Slices that are thrown away at the beginning of each service: its caches, its threads and its trace are new.
+const WARM_UP: u32 = 2;
+
+/// The variants. The second service without recording shows the noise: its overhead is known to be zero.
+const VARIANTS: [(&str, Stage); 5] = [
+    ("off", Stage::Off),
+    ("off, again", Stage::Off),
+    ("context only (stage 1)", Stage::Context),
+    ("spans (stage 2)", Stage::Spans),
+    ("full", Stage::Full),
+];
+
+/// The measurement.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Rounds; each has a slice of each variant.
+    pub rounds: u32,
+    /// Time of a slice.
+    pub slice: Duration,
+    /// Calls that are under way at a time.
+    pub writers: u32,
+    /// Keys of a put; 1 is the smallest call.
+    pub batch_size: u32,
+}
+
+/// The result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Number of rounds.
+    pub rounds: u32,
+    /// Milliseconds of a slice.
+    pub slice_ms: u64,
+    /// Calls that are under way at a time.
+    pub writers: u32,
+    /// Keys of a put.
+    pub batch_size: u32,
+    /// The variants, the one without recording first.
+    pub variants: Vec<Variant>,
+}
+
+/// A variant.
+#[derive(Clone, Debug, Serialize)]
+pub struct Variant {
+    /// Name.
+    pub name: &'static str,
+    /// Calls in all slices.
+    pub calls: u64,
+    /// Calls in each second, over all slices.
+    pub calls_per_second: f64,
+    /// Median latency over all slices.
+    pub p50_us: f64,
+    /// 99th percentile over all slices.
+    pub p99_us: f64,
+    /// Throughput that is lost against the slice of the same round without recording, in percent.
+    pub throughput_overhead_percent: Estimate,
+    /// The median's increase, in percent.
+    pub p50_overhead_percent: Estimate,
+    /// The 99th percentile's increase, in percent.
+    pub p99_overhead_percent: Estimate,
+    /// Each slice.
+    pub slices: Vec<Slice>,
+}
+
+/// A slice.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Slice {
+    /// Calls in each second.
+    pub calls_per_second: f64,
+    /// Median latency.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+}
+
+/// A service with its client, at one stage.
+struct Service {
+    name: &'static str,
+    client: Process,
+    servers: Vec<Process>,
+    _sockets: Folder,
+    all: Latencies,
+    seconds: f64,
+    slices: Vec<Slice>,
+}
+
+/// Measures all variants.
+///
+/// # Errors
+/// A process cannot be started, or fails.
+pub fn measure(launcher: &Launcher, options: &Options) -> Result<Outcome> {
+    let traces = Folder::new()?;
+    let services: Result<Vec<Service>> = VARIANTS
+        .iter()
+        .map(|(name, stage)| Service::start(launcher, options, name, *stage, &traces))
+        .collect();
+    let mut services = services?;
+    for service in &mut services {
+        for _ in 0..WARM_UP {
+            service.slice(options.slice)?;
+        }
+        service.forget();
+    }
+    for round in 0..options.rounds as usize {
+        // Each round begins with another variant, so that no variant always follows the same one.
+        let first = round % services.len();
+        for number in 0..services.len() {
+            let turn = (first + number) % VARIANTS.len();
+            if let Some(service) = services.get_mut(turn) {
+                service.slice(options.slice)?;
+            }
+        }
+    }
+    let base: Vec<Slice> = services.first().map(|s| s.slices.clone()).unwrap_or_default();
+    let variants: Result<Vec<Variant>> =
+        services.into_iter().map(|service| service.end(&base)).collect();
+    Ok(Outcome {
+        rounds: options.rounds,
+        slice_ms: u64::try_from(options.slice.as_millis()).unwrap_or(u64::MAX),
+        writers: options.writers,
+        batch_size: options.batch_size,
+        variants: variants?,
+    })
+}
+
+impl Service {
+    fn start(
+        launcher: &Launcher,
+        options: &Options,
+        name: &'static str,
+        stage: Stage,
+        traces: &Folder,
+    ) -> Result<Self> {
+        let trace: Option<PathBuf> = (stage != Stage::Off).then(|| traces.path().to_owned());
+        let config = Config { batch_size: options.batch_size, ..Config::default() };
+        let launcher = Launcher { stage, trace, config, ..launcher.clone() };
+        let sockets = Folder::new()?;
+        let (servers, paths) = servers(&launcher, &sockets)?;
+        let size = Size { writers: options.writers, ..Size::default() };
+        let client = launcher.client(0, Work::Steady, &size, &paths)?;
+        Ok(Self {
+            name,
+            client,
+            servers,
+            _sockets: sockets,
+            all: Latencies::default(),
+            seconds: 0.0,
+            slices: Vec::new(),
+        })
+    }
+
+    fn slice(&mut self, time: Duration) -> Result<()> {
+        self.client.tell(&time.as_millis().to_string())?;
+        let report = report(&self.client)?;
+        let mut latencies = Latencies::default();
+        latencies.merge(&report.latencies);
+        self.all.merge(&report.latencies);
+        self.seconds += report.seconds;
+        self.slices.push(Slice {
+            calls_per_second: latencies.count() as f64 / report.seconds,
+            p50_us: latencies.quantile_us(0.5),
+            p99_us: latencies.quantile_us(0.99),
+        });
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.all = Latencies::default();
+        self.seconds = 0.0;
+        self.slices.clear();
+    }
+
+    fn end(mut self, base: &[Slice]) -> Result<Variant> {
+        self.client.wait()?;
+        for server in &mut self.servers {
+            server.wait()?;
+        }
+        let compare = |change: fn(&Slice, &Slice) -> f64| {
+            let pairs = base.iter().zip(&self.slices);
+            estimate(&pairs.map(|(base, own)| change(base, own)).collect::<Vec<_>>())
+        };
+        Ok(Variant {
+            name: self.name,
+            calls: self.all.count(),
+            calls_per_second: self.all.count() as f64 / self.seconds,
+            p50_us: self.all.quantile_us(0.5),
+            p99_us: self.all.quantile_us(0.99),
+            throughput_overhead_percent: compare(|base, own| {
+                (1.0 - own.calls_per_second / base.calls_per_second) * 100.0
+            }),
+            p50_overhead_percent: compare(|base, own| (own.p50_us / base.p50_us - 1.0) * 100.0),
+            p99_overhead_percent: compare(|base, own| (own.p99_us / base.p99_us - 1.0) * 100.0),
+            slices: self.slices,
+        })
+    }
+}

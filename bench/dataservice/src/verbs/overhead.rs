@@ -1,0 +1,76 @@
+//! `skopos-dataservice overhead`: throughput and latency of the service at each stage of recording.
+
+use std::time::Duration;
+
+use clap::value_parser;
+use skopos_dataservice::Result;
+use skopos_dataservice::children::Launcher;
+use skopos_dataservice::overhead::{Options, Outcome, measure};
+use skopos_dataservice::statistics::Estimate;
+
+use crate::verbs::{print, print_json};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Rounds; each has a slice of each stage, in another order.
+    #[arg(long, default_value_t = 30, value_parser = value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// Milliseconds of a slice.
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u64).range(10..=60_000))]
+    slice: u64,
+    /// Calls that are under way at a time.
+    #[arg(long, default_value_t = 16, value_parser = value_parser!(u32).range(1..=1024))]
+    writers: u32,
+    /// Keys of a put; 1 is the smallest call.
+    #[arg(long, default_value_t = 64, value_parser = value_parser!(u32).range(1..=512))]
+    batch: u32,
+    /// Print the result as JSON, with each slice.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
+    let options = Options {
+        rounds: arguments.rounds,
+        slice: Duration::from_millis(arguments.slice),
+        writers: arguments.writers,
+        batch_size: arguments.batch,
+    };
+    let outcome = measure(launcher, &options)?;
+    if arguments.json { print_json(&outcome) } else { print(&text(&outcome)) }
+}
+
+fn text(outcome: &Outcome) -> String {
+    let mut text = format!(
+        "{} rounds of {} ms, {} calls under way, {} keys in a put; overheads with 95 % intervals\n{:<24} {:>9} {:>9} \
+         {:>9}  {:>24} {:>24} {:>24}",
+        outcome.rounds,
+        outcome.slice_ms,
+        outcome.writers,
+        outcome.batch_size,
+        "stage",
+        "calls/s",
+        "p50 us",
+        "p99 us",
+        "throughput lost",
+        "p50 longer",
+        "p99 longer",
+    );
+    for variant in &outcome.variants {
+        text.push_str(&format!(
+            "\n{:<24} {:>9.0} {:>9.1} {:>9.1}  {:>24} {:>24} {:>24}",
+            variant.name,
+            variant.calls_per_second,
+            variant.p50_us,
+            variant.p99_us,
+            percent(&variant.throughput_overhead_percent),
+            percent(&variant.p50_overhead_percent),
+            percent(&variant.p99_overhead_percent),
+        ));
+    }
+    text
+}
+
+fn percent(estimate: &Estimate) -> String {
+    format!("{:+.2} % [{:+.2}, {:+.2}]", estimate.mean, estimate.low, estimate.high)
+}
