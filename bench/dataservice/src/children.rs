@@ -37,6 +37,8 @@ pub struct Launcher {
     pub stage: Stage,
     /// Folder of traces.
     pub trace: Option<PathBuf>,
+    /// Folder of the recorders' segments, instead of the runtime directory.
+    pub segments: Option<PathBuf>,
     /// The knobs.
     pub config: Config,
 }
@@ -77,6 +79,9 @@ impl Launcher {
         command.args(["--number", &number.to_string(), "--config", &json(&self.config)?]);
         if let Some(folder) = &self.trace {
             command.arg("--trace").arg(folder);
+        }
+        if let Some(folder) = &self.segments {
+            command.arg("--segments").arg(folder);
         }
         Ok(command)
     }

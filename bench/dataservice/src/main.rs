@@ -19,6 +19,8 @@ struct Arguments {
 enum Verb {
     /// Run a case of the paper with all its processes: `case c1 --trace FOLDER`.
     Case(verbs::case::Arguments),
+    /// Run C1 to C7 in turn, and compare their times.
+    Cases(verbs::cases::Arguments),
     /// Measure the overhead of recording.
     Overhead(verbs::overhead::Arguments),
     /// Run a server.
@@ -30,6 +32,9 @@ enum Verb {
 fn main() -> ExitCode {
     let result = match Arguments::parse().verb {
         Verb::Case(arguments) => verbs::case::run(&arguments),
+        Verb::Cases(arguments) => {
+            verbs::options::launcher().and_then(|launcher| verbs::cases::run(&arguments, &launcher))
+        }
         Verb::Overhead(arguments) => verbs::options::launcher()
             .and_then(|launcher| verbs::overhead::run(&arguments, &launcher)),
         Verb::Server(arguments) => verbs::server::run(&arguments),

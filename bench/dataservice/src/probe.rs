@@ -43,6 +43,17 @@ pub struct Probe {
     pvars: Pvars,
 }
 
+/// The amount of recording, and its places.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Recording<'a> {
+    /// The amount.
+    pub stage: Stage,
+    /// Folder of the trace.
+    pub trace: Option<&'a Path>,
+    /// Folder of the segment, instead of the runtime directory.
+    pub segments: Option<&'a Path>,
+}
+
 /// The performance variables that ride on spans.
 #[derive(Clone, Copy, Debug)]
 struct Pvars {
@@ -85,23 +96,26 @@ pub struct TargetSpan {
 }
 
 impl Probe {
-    /// Starts the recorder of the process `name`, whose trace goes into the folder `trace`. `tasks` is its pool.
+    /// Starts the recorder of the process `name`; `tasks` is its pool.
     ///
     /// # Errors
     /// The folder or the segment of the recorder cannot be written.
     pub fn start(
         name: &str,
-        stage: Stage,
-        trace: Option<&Path>,
+        recording: &Recording<'_>,
         config: &Config,
         tasks: &Tasks,
     ) -> Result<Arc<Self>> {
+        let Recording { stage, trace, segments } = *recording;
         let mut options = Options::new(name).stage(stage).host("skopos-dataservice").sees(&SEEN);
         for (key, value) in config.recorded() {
             options = options.config(key, value);
         }
         if let Some(folder) = trace {
             options = options.trace_folder(folder);
+        }
+        if let Some(folder) = segments {
+            options = options.dir(folder);
         }
         // A service that is not observed at all has no segment either.
         let recorder = match (stage, trace) {

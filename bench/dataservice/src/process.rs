@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::load::{self, Client, Report, Size};
 use crate::origin::{Origin, Role};
 use crate::pool::Pool;
-use crate::probe::Probe;
+use crate::probe::{Probe, Recording};
 use crate::provider::document::Document;
 use crate::provider::keyvalue::KeyValue;
 use crate::provider::object::Object;
@@ -43,6 +43,8 @@ pub struct Common {
     pub stage: Stage,
     /// Folder of traces.
     pub trace: Option<PathBuf>,
+    /// Folder of the recorder's segment, instead of the runtime directory.
+    pub segments: Option<PathBuf>,
     /// The knobs.
     pub config: Config,
 }
@@ -169,6 +171,11 @@ fn sleep_precisely() -> Result<()> {
 
 impl Common {
     fn probe(&self, pool: &Pool) -> Result<Arc<Probe>> {
-        Probe::start(&self.name, self.stage, self.trace.as_deref(), &self.config, &pool.tasks())
+        let recording = Recording {
+            stage: self.stage,
+            trace: self.trace.as_deref(),
+            segments: self.segments.as_deref(),
+        };
+        Probe::start(&self.name, &recording, &self.config, &pool.tasks())
     }
 }

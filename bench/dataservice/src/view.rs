@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use skopos_rpc::file::Definition;
+use skopos_rpc::file::{ClockPoint, Definition};
 use skopos_rpc::{Frame, Frames, Interval, Kind, Record, SpanRecord};
 
 use crate::error::{Error, Result};
@@ -17,6 +17,8 @@ pub struct Side {
     pub rpc: String,
     /// The record.
     pub span: SpanRecord,
+    /// Duration in seconds.
+    pub seconds: f64,
     /// Tags and values of its details.
     values: Vec<(u16, u64)>,
 }
@@ -58,6 +60,7 @@ impl View {
         let process = frames.process().name.clone();
         let mut names: HashMap<u32, String> = HashMap::new();
         let first = self.sides.len();
+        let mut clock: Option<ClockPoint> = None;
         while let Some(frame) = frames.next_frame()? {
             match frame {
                 Frame::Definition(Definition::Node(node)) => {
@@ -69,8 +72,14 @@ impl View {
                 }
                 Frame::Records(records) => {
                     self.lost += records.lost_before;
+                    let before = self.sides.len();
                     self.sides_of(&process, records.iter());
+                    for side in &mut self.sides[before..] {
+                        let ns = clock.map_or(0, |clock| clock.duration_ns(side.span.duration));
+                        side.seconds = ns as f64 / 1e9;
+                    }
                 }
+                Frame::Clock(point) => clock = Some(point),
                 _ => {}
             }
         }
@@ -85,7 +94,7 @@ impl View {
             match record {
                 Record::Span(span) if matches!(span.kind, Kind::Origin | Kind::Target) => {
                     let (process, rpc) = (process.to_owned(), String::new());
-                    self.sides.push(Side { process, rpc, span, values: Vec::new() });
+                    self.sides.push(Side { process, rpc, span, seconds: 0.0, values: Vec::new() });
                 }
                 Record::Details(values) => {
                     if let Some(side) = self.sides.last_mut() {
@@ -107,6 +116,12 @@ impl View {
     #[must_use]
     pub fn pvar(&self, side: &Side, name: &str) -> Option<u64> {
         side.tagged(*self.tags.get(name)?)
+    }
+
+    /// The sum of the durations of all calls of an RPC, as their origins see them, in seconds.
+    #[must_use]
+    pub fn duration_seconds(&self, rpc: &str) -> f64 {
+        self.of(Kind::Origin, rpc).map(|side| side.seconds).sum()
     }
 
     /// The sum of an interval over both sides of all calls of an RPC, in seconds.

@@ -52,8 +52,7 @@ fn report(sender: &Sender<Result<Latencies>>, result: Result<Latencies>) {
     let _ = sender.send(result);
 }
 
-/// A writer: every `writers`th batch is its own. It reads the events of a batch, issues the puts, and lets the other
-/// tasks run.
+/// A writer: every `writers`th batch is its own. It reads the events of a batch one after another, and issues the puts.
 async fn write(client: &Client, size: &Size, writer: u32, latencies: &mut Latencies) -> Result<()> {
     let databases = KeyValue::new(client.caller.clone(), client.config.databases);
     let batch_size = client.config.batch_size.max(1);
@@ -65,9 +64,11 @@ async fn write(client: &Client, size: &Size, writer: u32, latencies: &mut Latenc
         }
         let first = batch * batch_size;
         let count = batch_size.min(size.events - first);
-        prepare(client, count);
+        for _ in 0..count {
+            // The other tasks of the client have their turns between two events.
+            prepare(client).await;
+        }
         under_way.push_back(issue(client, &databases, first, count)?);
-        yield_now().await;
     }
     while let Some(replies) = under_way.pop_front() {
         finish(Some(replies), latencies).await?;
@@ -82,11 +83,12 @@ async fn finish(replies: Option<Vec<Reply>>, latencies: &mut Latencies) -> Resul
     Ok(())
 }
 
-/// Reads events from their source, which is slept on the execution stream.
-fn prepare(client: &Client, events: u32) {
-    let time = Duration::from_micros(u64::from(client.config.prepare_us) * u64::from(events));
+/// Reads an event from its source, which is slept on the execution stream.
+async fn prepare(client: &Client) {
+    let time = Duration::from_micros(client.config.prepare_us.into());
     if !time.is_zero() {
         std::thread::sleep(time);
+        yield_now().await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The verbs of the program, a file each.
 
 pub(crate) mod case;
+pub(crate) mod cases;
 pub(crate) mod server;
 pub(crate) mod client;
 pub(crate) mod overhead;

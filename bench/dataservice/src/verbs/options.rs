@@ -15,6 +15,9 @@ pub(crate) struct Recording {
     /// Folder for the traces of all processes.
     #[arg(long, value_name = "FOLDER")]
     trace: Option<PathBuf>,
+    /// Folder for the segments of the recorders, instead of the runtime directory.
+    #[arg(long, value_name = "FOLDER")]
+    segments: Option<PathBuf>,
     /// The amount that is recorded: off, context, spans or full. The default is full with --trace, and off without.
     #[arg(long, value_parser = stage)]
     stage: Option<Stage>,
@@ -58,7 +61,12 @@ impl Recording {
                 source,
             })?;
         }
-        Ok(Launcher { stage: self.stage(), trace: self.trace.clone(), ..launcher()? })
+        Ok(Launcher {
+            stage: self.stage(),
+            trace: self.trace.clone(),
+            segments: self.segments.clone(),
+            ..launcher()?
+        })
     }
 }
 
@@ -66,7 +74,13 @@ impl Recording {
 pub(crate) fn launcher() -> Result<Launcher> {
     let program = std::env::current_exe()
         .map_err(|source| Error::System { doing: "find this program", source })?;
-    Ok(Launcher { program, stage: Stage::Off, trace: None, config: Config::default() })
+    Ok(Launcher {
+        program,
+        stage: Stage::Off,
+        trace: None,
+        segments: None,
+        config: Config::default(),
+    })
 }
 
 impl Process {
@@ -85,6 +99,7 @@ impl Process {
             number: self.number,
             stage: self.recording.stage(),
             trace: self.recording.trace.clone(),
+            segments: self.recording.segments.clone(),
             config: serde_json::from_str(&self.config)
                 .map_err(|source| Error::Json { doing: "read --config", source })?,
         })

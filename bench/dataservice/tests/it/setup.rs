@@ -10,7 +10,7 @@ use skopos_dataservice::client::{keyvalue, object::Objects, sequencer::Names};
 use skopos_dataservice::config::Config;
 use skopos_dataservice::origin::{Caller, Origin, Role};
 use skopos_dataservice::pool::{Pool, Tasks, run};
-use skopos_dataservice::probe::Probe;
+use skopos_dataservice::probe::{Probe, Recording};
 use skopos_dataservice::provider::keyvalue::KeyValue;
 use skopos_dataservice::provider::object::Object;
 use skopos_dataservice::provider::sequencer::{Clients, Sequencer};
@@ -35,7 +35,12 @@ impl Service {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         let server_pool = Pool::start("server", config.execution_streams).expect("a pool");
-        let probe = Probe::start("server", Stage::Off, None, config, &server_pool.tasks());
+        let probe = Probe::start(
+            "server",
+            &Recording { stage: Stage::Off, ..Recording::default() },
+            config,
+            &server_pool.tasks(),
+        );
         let probe = probe.expect("a probe");
         let sequencer = Arc::new(Sequencer::default());
         let providers: [Arc<dyn Provider>; 3] = [
@@ -102,5 +107,7 @@ impl Service {
 pub(crate) fn launcher(trace: Option<PathBuf>) -> Launcher {
     let stage = if trace.is_some() { Stage::Full } else { Stage::Off };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_skopos-dataservice"));
-    Launcher { program, stage, trace, config: Config::default() }
+    // Beside the trace, so that no segment of a killed process stays in the runtime directory.
+    let segments = trace.as_ref().map(|folder| folder.join("segments"));
+    Launcher { program, stage, trace, segments, config: Config::default() }
 }
