@@ -1,7 +1,7 @@
 //! A view of the traces of a case, for its own checks: spans with their values by name. `skopos trace` has the analysis.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use skopos_rpc::file::{ClockPoint, Definition};
 use skopos_rpc::{Frame, Frames, Interval, Kind, Record, SpanRecord};
@@ -40,17 +40,9 @@ impl View {
     /// # Errors
     /// The folder or a trace cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
-        let failed = |source| Error::Path {
-            path: folder.to_owned(),
-            doing: "read the folder of traces",
-            source,
-        };
         let mut view = Self::default();
-        for entry in std::fs::read_dir(folder).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|ending| ending == skopos_rpc::file::TRACE_ENDING) {
-                view.add(&path).map_err(Error::Recorder)?;
-            }
+        for path in traces(folder)? {
+            view.add(&path).map_err(Error::Recorder)?;
         }
         Ok(view)
     }
@@ -137,6 +129,27 @@ impl View {
     pub fn pvar_sum(&self, rpc: &str, name: &str) -> u64 {
         self.of(Kind::Target, rpc).filter_map(|side| self.pvar(side, name)).sum()
     }
+}
+
+/// Paths of all traces in a folder, in the order of their names.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn traces(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |source| Error::Path {
+        path: folder.to_owned(),
+        doing: "read the folder of traces",
+        source,
+    };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|ending| ending == skopos_rpc::file::TRACE_ENDING) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 impl Side {

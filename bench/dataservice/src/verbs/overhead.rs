@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
 fn text(outcome: &Outcome) -> String {
     let mut text = format!(
         "{} rounds of {} ms, {} calls under way, {} keys in a put; overheads with 95 % intervals\n{:<24} {:>9} {:>9} \
-         {:>9}  {:>24} {:>24} {:>24}",
+         {:>9} {:>9} {:>9} {:>6}  {:>24} {:>24} {:>24} {:>24}",
         outcome.rounds,
         outcome.slice_ms,
         outcome.writers,
@@ -52,17 +52,25 @@ fn text(outcome: &Outcome) -> String {
         "calls/s",
         "p50 us",
         "p99 us",
+        "CPU us",
+        "records",
+        "lost",
+        "more CPU for a call",
         "throughput lost",
         "p50 longer",
         "p99 longer",
     );
     for variant in &outcome.variants {
         text.push_str(&format!(
-            "\n{:<24} {:>9.0} {:>9.1} {:>9.1}  {:>24} {:>24} {:>24}",
+            "\n{:<24} {:>9.0} {:>9.1} {:>9.1} {:>9.1} {:>9} {:>6}  {:>24} {:>24} {:>24} {:>24}",
             variant.name,
             variant.calls_per_second,
             variant.p50_us,
             variant.p99_us,
+            variant.cpu_us_per_call,
+            variant.records,
+            variant.records_lost,
+            percent(&variant.cpu_overhead_percent),
             percent(&variant.throughput_overhead_percent),
             percent(&variant.p50_overhead_percent),
             percent(&variant.p99_overhead_percent),
