@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::latencies::Latencies;
 use crate::load::Size;
 use crate::process::Work;
-use crate::statistics::{Estimate, estimate};
+use crate::statistics::{Median, median};
 use crate::view;
 
 /// Slices that are thrown away at the beginning of each service: its caches, its threads and its trace are new.
@@ -78,17 +78,17 @@ pub struct Variant {
     /// Processor time of all processes for each call, over all slices.
     pub cpu_us_per_call: f64,
     /// Increase of the processor time for each call, in percent. Other programs on the machine disturb it least.
-    pub cpu_overhead_percent: Estimate,
+    pub cpu_overhead_percent: Median,
     /// Records in the traces: a side of a call has one, and its details one or two more.
     pub records: u64,
     /// Records that were left out, for want of a ring or because they were overwritten before they were drained.
     pub records_lost: u64,
     /// Throughput that is lost against the slice of the same round without recording, in percent.
-    pub throughput_overhead_percent: Estimate,
+    pub throughput_overhead_percent: Median,
     /// The median's increase, in percent.
-    pub p50_overhead_percent: Estimate,
+    pub p50_overhead_percent: Median,
     /// The 99th percentile's increase, in percent.
-    pub p99_overhead_percent: Estimate,
+    pub p99_overhead_percent: Median,
     /// Each slice.
     pub slices: Vec<Slice>,
 }
@@ -224,7 +224,7 @@ impl Service {
         let (records, records_lost) = count(self.traces.path())?;
         let compare = |change: fn(&Slice, &Slice) -> f64| {
             let pairs = base.iter().zip(&self.slices);
-            estimate(&pairs.map(|(base, own)| change(base, own)).collect::<Vec<_>>())
+            median(&pairs.map(|(base, own)| change(base, own)).collect::<Vec<_>>())
         };
         Ok(Variant {
             name: self.name,

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use skopos_rpc::{Interval, Kind, Stage};
 
+use crate::case::findings::{Finding, findings, predicted};
 use crate::case::folder::Folder;
 use crate::case::{Case, Outcome};
 use crate::children::Launcher;
@@ -13,14 +14,33 @@ use crate::view::View;
 /// The RPC of the data loader.
 const RPC: &str = "sdskv_put_packed";
 
-/// The changes of configuration that the paper makes: from a case to a better one.
-const CHANGES: [(&str, &str, &str); 5] = [
-    ("c1", "c2", "more execution streams"),
-    ("c2", "c3", "fewer databases"),
-    ("c5", "c6", "more events in each completion read"),
-    ("c6", "c7", "a progress thread"),
-    ("c5", "c4", "larger batches"),
+/// A change of configuration that the paper makes.
+struct Step {
+    from: &'static str,
+    to: &'static str,
+    key: &'static str,
+    value: &'static str,
+    /// The findings that name the cause.
+    causes: &'static [&'static str],
+}
+
+const STEPS: [Step; 5] = [
+    step("c1", "c2", "execution_streams", "20", &["execution_streams"]),
+    step("c2", "c3", "databases", "8", &["databases"]),
+    step("c5", "c6", "max_completion_events", "64", &["starved_progress"]),
+    step("c6", "c7", "progress_thread", "true", &["starved_progress"]),
+    step("c5", "c4", "batch_size", "1024", &["starved_progress", "large_messages"]),
 ];
+
+const fn step(
+    from: &'static str,
+    to: &'static str,
+    key: &'static str,
+    value: &'static str,
+    causes: &'static [&'static str],
+) -> Step {
+    Step { from, to, key, value, causes }
+}
 
 /// The result.
 #[derive(Clone, Debug, Serialize)]
@@ -48,6 +68,8 @@ pub struct MeasuredCase {
     pub shares: Shares,
     /// Each round.
     pub outcomes: Vec<Outcome>,
+    /// The findings of each round, those with the greatest gain first.
+    pub findings: Vec<Vec<Finding>>,
 }
 
 /// Parts of the cumulative time of a case's calls, from 0 to 1.
@@ -70,53 +92,52 @@ pub struct Change {
     pub from: &'static str,
     /// The case after.
     pub to: &'static str,
-    /// The change.
-    pub change: &'static str,
+    /// The key of the configuration that is changed.
+    pub key: &'static str,
+    /// Its new value.
+    pub value: &'static str,
+    /// Rounds in which the first finding about the case before names the cause.
+    pub named_first: usize,
+    /// The prediction of the findings for `cumulative_saved_percent`, over the rounds that have one.
+    pub predicted_percent: Estimate,
     /// Wall time that is saved, in percent of that before.
     pub seconds_saved_percent: Estimate,
     /// Cumulative time of calls that is saved, in percent of that before.
     pub cumulative_saved_percent: Estimate,
 }
 
-/// Runs `cases` in turn, `rounds` times. `seen` gets each traced case's folder in the last round, before it is removed.
+/// Runs `cases` in turn, `rounds` times, with traces.
 ///
 /// # Errors
-/// A case fails, or `seen` does.
-pub fn measure(
-    launcher: &Launcher,
-    cases: &[Case],
-    rounds: u32,
-    mut seen: impl FnMut(&Case, &std::path::Path) -> Result<()>,
-) -> Result<Measured> {
-    let mut outcomes: Vec<Vec<Outcome>> = cases.iter().map(|_| Vec::new()).collect();
-    let mut shares = vec![Shares::default(); cases.len()];
-    for round in 0..rounds {
-        for (number, case) in cases.iter().enumerate() {
+/// A case fails, or its traces cannot be read.
+pub fn measure(launcher: &Launcher, cases: &[Case], rounds: u32) -> Result<Measured> {
+    let unknown = estimate(&[]);
+    let new = |case: &Case| MeasuredCase {
+        case: case.name,
+        summary: case.summary,
+        seconds: unknown,
+        cumulative_seconds: unknown,
+        shares: Shares::default(),
+        outcomes: Vec::new(),
+        findings: Vec::new(),
+    };
+    let mut measured: Vec<MeasuredCase> = cases.iter().map(new).collect();
+    for _ in 0..rounds {
+        for (case, measured) in cases.iter().zip(&mut measured) {
             let folder = Folder::new()?;
             let trace = Some(folder.path().to_owned());
             let traced = Launcher { stage: Stage::Full, trace, ..launcher.clone() };
             let outcome = case.run(&traced)?;
-            outcomes[number].push(Outcome { trace: None, ..outcome });
-            if round + 1 == rounds {
-                shares[number] = shares_of(&View::read(folder.path())?);
-                seen(case, folder.path())?;
-            }
+            measured.outcomes.push(Outcome { trace: None, ..outcome });
+            measured.findings.push(findings(folder.path())?);
+            measured.shares = shares_of(&View::read(folder.path())?);
         }
     }
-    let measured: Vec<MeasuredCase> = cases
-        .iter()
-        .zip(outcomes)
-        .zip(shares)
-        .map(|((case, outcomes), shares)| MeasuredCase {
-            case: case.name,
-            summary: case.summary,
-            seconds: over(&outcomes, |outcome| outcome.seconds),
-            cumulative_seconds: over(&outcomes, |outcome| outcome.cumulative_seconds),
-            shares,
-            outcomes,
-        })
-        .collect();
-    let changes = CHANGES.iter().filter_map(|change| compare(&measured, *change)).collect();
+    for case in &mut measured {
+        case.seconds = over(&case.outcomes, |outcome| outcome.seconds);
+        case.cumulative_seconds = over(&case.outcomes, |outcome| outcome.cumulative_seconds);
+    }
+    let changes = STEPS.iter().filter_map(|step| compare(&measured, step)).collect();
     Ok(Measured { rounds, cases: measured, changes })
 }
 
@@ -125,20 +146,25 @@ fn over(outcomes: &[Outcome], of: fn(&Outcome) -> f64) -> Estimate {
 }
 
 /// Compares two cases round by round.
-fn compare(
-    cases: &[MeasuredCase],
-    (from, to, change): (&'static str, &'static str, &'static str),
-) -> Option<Change> {
+fn compare(cases: &[MeasuredCase], step: &Step) -> Option<Change> {
     let find = |name| cases.iter().find(|case| case.case == name);
-    let (before, after) = (find(from)?, find(to)?);
+    let (before, after) = (find(step.from)?, find(step.to)?);
+    let first = before.findings.iter().filter_map(|findings| findings.first());
+    let named_first = first.filter(|finding| step.causes.contains(&finding.name)).count();
+    let predictions = before.findings.iter();
+    let predictions: Vec<f64> =
+        predictions.filter_map(|found| predicted(found, step.key, step.value)).collect();
     let saved = |of: fn(&Outcome) -> f64| {
         let pairs = before.outcomes.iter().zip(&after.outcomes);
         estimate(&pairs.map(|(a, b)| (1.0 - of(b) / of(a)) * 100.0).collect::<Vec<_>>())
     };
     Some(Change {
-        from,
-        to,
-        change,
+        from: step.from,
+        to: step.to,
+        key: step.key,
+        value: step.value,
+        named_first,
+        predicted_percent: estimate(&predictions),
         seconds_saved_percent: saved(|outcome| outcome.seconds),
         cumulative_saved_percent: saved(|outcome| outcome.cumulative_seconds),
     })

@@ -2,6 +2,7 @@
 
 pub mod table;
 pub mod folder;
+pub mod findings;
 pub mod measure;
 
 use std::path::PathBuf;

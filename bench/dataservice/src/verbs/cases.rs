@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
     let cases: Vec<_> = table::all().into_iter().filter(|case| case.work == Work::Hepnos).collect();
-    let measured = measure(launcher, &cases, arguments.rounds, |_, _| Ok(()))?;
+    let measured = measure(launcher, &cases, arguments.rounds)?;
     if arguments.json { print_json(&measured) } else { print(&text(&measured)) }
 }
 
@@ -52,19 +52,32 @@ fn text(measured: &Measured) -> String {
             case.shares.full_reads,
         ));
     }
+    for case in &measured.cases {
+        if let Some(first) = case.findings.last().and_then(|findings| findings.first()) {
+            text.push_str(&format!("\n{}: {}: {}", case.case, first.name, first.sentence));
+        }
+    }
     for change in &measured.changes {
         text.push_str(&format!(
-            "\n{} to {}, {}: wall time {} % less, all calls together {} % less",
+            "\n{} to {}, {} = {}: all calls together {} % less, predicted {} %; wall time {} % less; the \
+             first finding names the cause in {} of {} rounds",
             change.from,
             change.to,
-            change.change,
-            interval(&change.seconds_saved_percent, 1),
+            change.key,
+            change.value,
             interval(&change.cumulative_saved_percent, 1),
+            interval(&change.predicted_percent, 1),
+            interval(&change.seconds_saved_percent, 1),
+            change.named_first,
+            measured.rounds,
         ));
     }
     text
 }
 
 fn interval(estimate: &Estimate, digits: usize) -> String {
+    if estimate.mean.is_nan() {
+        return "not known".to_owned();
+    }
     format!("{:.digits$} [{:.digits$}, {:.digits$}]", estimate.mean, estimate.low, estimate.high)
 }

@@ -6,7 +6,7 @@ use clap::value_parser;
 use skopos_dataservice::Result;
 use skopos_dataservice::children::Launcher;
 use skopos_dataservice::overhead::{Options, Outcome, measure};
-use skopos_dataservice::statistics::Estimate;
+use skopos_dataservice::statistics::Median;
 
 use crate::verbs::{print, print_json};
 
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
 
 fn text(outcome: &Outcome) -> String {
     let mut text = format!(
-        "{} rounds of {} ms, {} calls under way, {} keys in a put; overheads with 95 % intervals\n{:<24} {:>9} {:>9} \
+        "{} rounds of {} ms, {} calls under way, {} keys in a put; medians of the rounds' overheads with 95 % intervals\n{:<24} {:>9} {:>9} \
          {:>9} {:>9} {:>9} {:>6}  {:>24} {:>24} {:>24} {:>24}",
         outcome.rounds,
         outcome.slice_ms,
@@ -79,6 +79,6 @@ fn text(outcome: &Outcome) -> String {
     text
 }
 
-fn percent(estimate: &Estimate) -> String {
-    format!("{:+.2} % [{:+.2}, {:+.2}]", estimate.mean, estimate.low, estimate.high)
+fn percent(estimate: &Median) -> String {
+    format!("{:+.2} % [{:+.2}, {:+.2}]", estimate.median, estimate.low, estimate.high)
 }
