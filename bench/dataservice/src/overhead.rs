@@ -1,5 +1,6 @@
 //! The overhead of recording: services at each stage, which take turns in short slices, so that each slice is compared
-//! with one of the same second.
+//! with one of the same second. They are started anew several times, because a service can be a third faster or slower
+//! for its whole life, by the cores on which its threads happen to wake each other.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,7 +38,9 @@ const VARIANTS: [(&str, Stage); 5] = [
 /// The measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Rounds; each has a slice of each variant.
+    /// Number of times that all services are started.
+    pub launches: u32,
+    /// Rounds of each launch; each has a slice of each variant.
     pub rounds: u32,
     /// Time of a slice.
     pub slice: Duration,
@@ -50,7 +53,9 @@ pub struct Options {
 /// The result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Number of rounds.
+    /// Number of launches.
+    pub launches: u32,
+    /// Number of rounds of each.
     pub rounds: u32,
     /// Milliseconds of a slice.
     pub slice_ms: u64,
@@ -89,8 +94,8 @@ pub struct Variant {
     pub p50_overhead_percent: Median,
     /// The 99th percentile's increase, in percent.
     pub p99_overhead_percent: Median,
-    /// Each slice.
-    pub slices: Vec<Slice>,
+    /// Each slice, one launch after the other.
+    pub slices: Vec<Vec<Slice>>,
 }
 
 /// A slice.
@@ -106,17 +111,23 @@ pub struct Slice {
     pub cpu_us_per_call: f64,
 }
 
+/// All that is known of a variant so far.
+#[derive(Default)]
+struct Sum {
+    all: Latencies,
+    seconds: f64,
+    cpu_us: f64,
+    records: u64,
+    records_lost: u64,
+    slices: Vec<Vec<Slice>>,
+}
+
 /// A service with its client, at one stage.
 struct Service {
-    name: &'static str,
     client: Process,
     servers: Vec<Process>,
     _sockets: Folder,
     traces: Folder,
-    all: Latencies,
-    seconds: f64,
-    cpu_us: f64,
-    slices: Vec<Slice>,
 }
 
 /// Measures all variants.
@@ -124,45 +135,60 @@ struct Service {
 /// # Errors
 /// A process cannot be started, or fails.
 pub fn measure(launcher: &Launcher, options: &Options) -> Result<Outcome> {
-    let services: Result<Vec<Service>> = VARIANTS
-        .iter()
-        .map(|(name, stage)| Service::start(launcher, options, name, *stage))
-        .collect();
-    let mut services = services?;
-    for service in &mut services {
-        for _ in 0..WARM_UP {
-            service.slice(options.slice)?;
-        }
-        service.forget();
-    }
     let mut random = SEED;
-    let mut order: Vec<usize> = (0..services.len()).collect();
-    for _ in 0..options.rounds {
-        // In another order each round, so that no variant always follows the same one.
-        shuffle(&mut order, &mut random);
-        for turn in &order {
-            services[*turn].slice(options.slice)?;
-        }
+    let mut order: Vec<usize> = (0..VARIANTS.len()).collect();
+    let mut sums: Vec<Sum> = VARIANTS.iter().map(|_| Sum::default()).collect();
+    for _ in 0..options.launches {
+        launch(launcher, options, &mut sums, (&mut order, &mut random))?;
     }
-    let base: Vec<Slice> = services.first().map(|s| s.slices.clone()).unwrap_or_default();
-    let variants: Result<Vec<Variant>> =
-        services.into_iter().map(|service| service.end(&base)).collect();
+    let base = sums.first().map(|sum| sum.slices.clone()).unwrap_or_default();
+    let variants = VARIANTS.iter().zip(sums).map(|((name, _), sum)| sum.variant(name, &base));
     Ok(Outcome {
+        launches: options.launches,
         rounds: options.rounds,
         slice_ms: u64::try_from(options.slice.as_millis()).unwrap_or(u64::MAX),
         writers: options.writers,
         batch_size: options.batch_size,
-        variants: variants?,
+        variants: variants.collect(),
     })
 }
 
+/// Starts all services, and lets them take turns.
+fn launch(
+    launcher: &Launcher,
+    options: &Options,
+    sums: &mut [Sum],
+    (order, random): (&mut [usize], &mut u64),
+) -> Result<()> {
+    shuffle(order, random);
+    let mut services: Vec<Option<Service>> = VARIANTS.iter().map(|_| None).collect();
+    for variant in &*order {
+        let mut service = Service::start(launcher, options, VARIANTS[*variant].1)?;
+        for _ in 0..WARM_UP {
+            service.slice(&mut Sum::default(), options.slice)?;
+        }
+        services[*variant] = Some(service);
+    }
+    sums.iter_mut().for_each(|sum| sum.slices.push(Vec::new()));
+    for _ in 0..options.rounds {
+        // In another order each round, so that no variant always follows the same one.
+        shuffle(order, random);
+        for variant in &*order {
+            if let Some(service) = &mut services[*variant] {
+                service.slice(&mut sums[*variant], options.slice)?;
+            }
+        }
+    }
+    for (service, sum) in services.into_iter().flatten().zip(sums) {
+        let (records, lost) = service.end()?;
+        sum.records += records;
+        sum.records_lost += lost;
+    }
+    Ok(())
+}
+
 impl Service {
-    fn start(
-        launcher: &Launcher,
-        options: &Options,
-        name: &'static str,
-        stage: Stage,
-    ) -> Result<Self> {
+    fn start(launcher: &Launcher, options: &Options, stage: Stage) -> Result<Self> {
         let traces = Folder::new()?;
         let trace: Option<PathBuf> = (stage != Stage::Off).then(|| traces.path().to_owned());
         let config = Config { batch_size: options.batch_size, ..Config::default() };
@@ -171,35 +197,28 @@ impl Service {
         let (servers, paths) = servers(&launcher, &sockets)?;
         let size = Size { writers: options.writers, ..Size::default() };
         let client = launcher.client(0, Work::Steady, &size, &paths)?;
-        Ok(Self {
-            name,
-            client,
-            servers,
-            _sockets: sockets,
-            traces,
-            all: Latencies::default(),
-            seconds: 0.0,
-            cpu_us: 0.0,
-            slices: Vec::new(),
-        })
+        Ok(Self { client, servers, _sockets: sockets, traces })
     }
 
-    fn slice(&mut self, time: Duration) -> Result<()> {
+    fn slice(&mut self, sum: &mut Sum, time: Duration) -> Result<()> {
         let before = self.cpu_us();
         self.client.tell(&time.as_millis().to_string())?;
         let report = report(&self.client)?;
         let cpu_us = self.cpu_us() - before;
         let mut latencies = Latencies::default();
         latencies.merge(&report.latencies);
-        self.all.merge(&report.latencies);
-        self.seconds += report.seconds;
-        self.cpu_us += cpu_us;
-        self.slices.push(Slice {
+        sum.all.merge(&report.latencies);
+        sum.seconds += report.seconds;
+        sum.cpu_us += cpu_us;
+        let slice = Slice {
             calls_per_second: latencies.count() as f64 / report.seconds,
             p50_us: latencies.quantile_us(0.5),
             p99_us: latencies.quantile_us(0.99),
             cpu_us_per_call: cpu_us / latencies.count() as f64,
-        });
+        };
+        if let Some(slices) = sum.slices.last_mut() {
+            slices.push(slice);
+        }
         Ok(())
     }
 
@@ -209,43 +228,52 @@ impl Service {
         processes.map(|process| cpu_us(process.id()).unwrap_or(f64::NAN)).sum()
     }
 
-    fn forget(&mut self) {
-        self.all = Latencies::default();
-        self.seconds = 0.0;
-        self.cpu_us = 0.0;
-        self.slices.clear();
-    }
-
-    fn end(mut self, base: &[Slice]) -> Result<Variant> {
+    /// Ends the processes. Returns the number of records, and of those that were lost.
+    fn end(mut self) -> Result<(u64, u64)> {
         self.client.wait()?;
         for server in &mut self.servers {
             server.wait()?;
         }
-        let (records, records_lost) = count(self.traces.path())?;
-        let compare = |change: fn(&Slice, &Slice) -> f64| {
-            let pairs = base.iter().zip(&self.slices);
-            median(&pairs.map(|(base, own)| change(base, own)).collect::<Vec<_>>())
-        };
-        Ok(Variant {
-            name: self.name,
+        count(self.traces.path())
+    }
+}
+
+impl Sum {
+    fn variant(self, name: &'static str, base: &[Vec<Slice>]) -> Variant {
+        let compare = |change: fn(&Slice, &Slice) -> f64| over_launches(base, &self.slices, change);
+        Variant {
+            name,
             calls: self.all.count(),
             calls_per_second: self.all.count() as f64 / self.seconds,
             p50_us: self.all.quantile_us(0.5),
             p99_us: self.all.quantile_us(0.99),
             cpu_us_per_call: self.cpu_us / self.all.count() as f64,
+            records: self.records,
+            records_lost: self.records_lost,
             cpu_overhead_percent: compare(|base, own| {
                 (own.cpu_us_per_call / base.cpu_us_per_call - 1.0) * 100.0
             }),
-            records,
-            records_lost,
             throughput_overhead_percent: compare(|base, own| {
                 (1.0 - own.calls_per_second / base.calls_per_second) * 100.0
             }),
             p50_overhead_percent: compare(|base, own| (own.p50_us / base.p50_us - 1.0) * 100.0),
             p99_overhead_percent: compare(|base, own| (own.p99_us / base.p99_us - 1.0) * 100.0),
             slices: self.slices,
-        })
+        }
     }
+}
+
+/// The median over launches of each launch's median over its rounds: rounds of one launch are not independent.
+fn over_launches(
+    base: &[Vec<Slice>],
+    own: &[Vec<Slice>],
+    change: fn(&Slice, &Slice) -> f64,
+) -> Median {
+    let launches = base.iter().zip(own).map(|(base, own)| {
+        let rounds: Vec<f64> = base.iter().zip(own).map(|(b, o)| change(b, o)).collect();
+        median(&rounds).median
+    });
+    median(&launches.collect::<Vec<_>>())
 }
 
 /// Shuffles by Fisher and Yates, with numbers of xorshift.

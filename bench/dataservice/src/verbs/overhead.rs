@@ -12,11 +12,14 @@ use crate::verbs::{print, print_json};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// Rounds; each has a slice of each stage, in another order.
-    #[arg(long, default_value_t = 30, value_parser = value_parser!(u32).range(1..=10_000))]
+    /// Number of times that all services are started; the intervals are those between launches.
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u32).range(1..=1000))]
+    launches: u32,
+    /// Rounds of each launch; each has a slice of each stage, in another order.
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
     /// Milliseconds of a slice.
-    #[arg(long, default_value_t = 200, value_parser = value_parser!(u64).range(10..=60_000))]
+    #[arg(long, default_value_t = 50, value_parser = value_parser!(u64).range(10..=60_000))]
     slice: u64,
     /// Calls that are under way at a time.
     #[arg(long, default_value_t = 16, value_parser = value_parser!(u32).range(1..=1024))]
@@ -31,6 +34,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
     let options = Options {
+        launches: arguments.launches,
         rounds: arguments.rounds,
         slice: Duration::from_millis(arguments.slice),
         writers: arguments.writers,
@@ -42,8 +46,9 @@ pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
 
 fn text(outcome: &Outcome) -> String {
     let mut text = format!(
-        "{} rounds of {} ms, {} calls under way, {} keys in a put; medians of the rounds' overheads with 95 % intervals\n{:<24} {:>9} {:>9} \
+        "{} launches of {} rounds of {} ms, {} calls under way, {} keys in a put; medians of the launches' overheads with 95 % intervals\n{:<24} {:>9} {:>9} \
          {:>9} {:>9} {:>9} {:>6}  {:>24} {:>24} {:>24} {:>24}",
+        outcome.launches,
         outcome.rounds,
         outcome.slice_ms,
         outcome.writers,
