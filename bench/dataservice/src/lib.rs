@@ -28,5 +28,6 @@ pub mod children;
 pub mod case;
 pub mod overhead;
 pub mod view;
+pub mod run;
 
 pub use error::{Error, Result};

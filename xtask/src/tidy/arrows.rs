@@ -29,7 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("top", &["model", "shm", "score", "term", "agent"]),
     ("skopos", EVERYTHING),
     ("bench", EVERYTHING),
-    ("dataservice", &["rpc"]),
+    ("dataservice", &["model", "rpc"]),
     ("xtask", &[]),
 ];
 

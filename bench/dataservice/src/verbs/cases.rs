@@ -6,9 +6,18 @@ use skopos_dataservice::case::measure::{Measured, measure};
 use skopos_dataservice::case::table;
 use skopos_dataservice::children::Launcher;
 use skopos_dataservice::process::Work;
+use skopos_dataservice::run::{Row, Run};
 use skopos_dataservice::statistics::Estimate;
 
 use crate::verbs::{print, print_json};
+
+/// The method and its limits.
+const NOTES: [&str; 4] = [
+    "All processes run on this machine, each case once in each round. Time of transfers, of the medium and of reading events is slept, so that many execution streams make progress on few cores; pools, locks, queues and limits are real.",
+    "The time of all calls is the paper's cumulative execution time: the sum of the latencies of all calls of clients.",
+    "A predicted gain is that of the findings about the traces of the case before the change; the mean of the rounds.",
+    "Shares of the time of all calls are those of the last round.",
+];
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
@@ -23,7 +32,44 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
     let cases: Vec<_> = table::all().into_iter().filter(|case| case.work == Work::Hepnos).collect();
     let measured = measure(launcher, &cases, arguments.rounds)?;
-    if arguments.json { print_json(&measured) } else { print(&text(&measured)) }
+    if arguments.json { print_json(&raw(&measured)) } else { print(&text(&measured)) }
+}
+
+/// The raw run.
+fn raw(measured: &Measured) -> Run {
+    let mut run = Run::new("dataservice-cases", measured.rounds, &NOTES);
+    for case in &measured.cases {
+        let name = format!("{}: {}", case.case, case.summary);
+        let row = |metric, unit, value| Row::new(&name, metric, unit, value);
+        let seconds = case.outcomes.iter().map(|outcome| outcome.seconds);
+        let sums = case.outcomes.iter().map(|outcome| outcome.cumulative_seconds);
+        run.rows.extend([
+            row("wall time", "s", case.seconds.mean).rounds(seconds),
+            row("all calls together", "s", case.cumulative_seconds.mean).rounds(sums),
+            row("in queues", "%", case.shares.queue * 100.0),
+            row("waiting for the backend", "%", case.shares.backend_wait * 100.0),
+            row("unaccounted", "%", case.shares.unaccounted * 100.0),
+            row("calls completed by a full read", "%", case.shares.full_reads * 100.0),
+        ]);
+    }
+    for change in &measured.changes {
+        let name = format!("{} to {}: {} = {}", change.from, change.to, change.key, change.value);
+        let (saved, predicted) = (change.cumulative_saved_percent, change.predicted_percent);
+        let ratio = predicted.mean / saved.mean;
+        let first = change.named_first as f64;
+        run.rows.extend([
+            Row::new(&name, "time of all calls saved", "%", saved.mean)
+                .beside("predicted", predicted.mean)
+                .beside("low", saved.low)
+                .beside("high", saved.high),
+            Row::new(&name, "prediction / measurement", "", ratio)
+                .goal("0.8 to 1.2", (0.8..=1.2).contains(&ratio)),
+            Row::new(&name, "wall time saved", "%", change.seconds_saved_percent.mean),
+            Row::new(&name, "rounds in which the first finding names the cause", "", first)
+                .goal("all rounds", change.named_first == measured.rounds as usize),
+        ]);
+    }
+    run
 }
 
 fn text(measured: &Measured) -> String {

@@ -6,9 +6,20 @@ use clap::value_parser;
 use skopos_dataservice::Result;
 use skopos_dataservice::children::Launcher;
 use skopos_dataservice::overhead::{Options, Outcome, measure};
+use skopos_dataservice::run::{Row, Run};
 use skopos_dataservice::statistics::Median;
 
 use crate::verbs::{print, print_json};
+
+/// The throughput that full recording may cost.
+const GOAL_PERCENT: f64 = 3.0;
+
+/// The method and its limits.
+const NOTES: [&str; 3] = [
+    "A service at each stage, and a second one without recording, take turns in short slices in random order; all are started anew in each launch. An overhead is the median of the launches; a launch's is the median of its rounds, each against the slice without recording of the same round. The intervals are of order statistics.",
+    "The second service without recording has no overhead: its number is the noise.",
+    "Processor time is that of all processes of the service, by the scheduler.",
+];
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
@@ -41,7 +52,45 @@ pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
         batch_size: arguments.batch,
     };
     let outcome = measure(launcher, &options)?;
-    if arguments.json { print_json(&outcome) } else { print(&text(&outcome)) }
+    if arguments.json { print_json(&raw(&outcome)) } else { print(&text(&outcome)) }
+}
+
+/// The raw run.
+fn raw(outcome: &Outcome) -> Run {
+    let mut run = Run::new("dataservice-overhead", outcome.launches, &NOTES);
+    let calls = match outcome.batch_size {
+        1 => "put".to_owned(),
+        keys => format!("put_packed of {keys} keys"),
+    };
+    for variant in &outcome.variants {
+        let name = format!("{calls}, {}", variant.name);
+        let row = |metric, unit, value| Row::new(&name, metric, unit, value);
+        let overhead = |metric, median: &Median| {
+            let row = Row::new(&name, metric, "%", median.median);
+            row.beside("low", median.low).beside("high", median.high)
+        };
+        let throughput = overhead("throughput lost", &variant.throughput_overhead_percent);
+        let slices = variant.slices.iter().flatten().map(|slice| slice.calls_per_second);
+        run.rows.extend([
+            row("throughput", "calls/s", variant.calls_per_second).rounds(slices),
+            row("latency p50", "us", variant.p50_us),
+            row("latency p99", "us", variant.p99_us),
+            row("processor time of a call", "us", variant.cpu_us_per_call),
+            row("records", "", variant.records as f64),
+            row("records lost", "", variant.records_lost as f64),
+            match variant.name {
+                "full" => {
+                    let is_met = variant.throughput_overhead_percent.median <= GOAL_PERCENT;
+                    throughput.goal("at most 3 %", is_met)
+                }
+                _ => throughput,
+            },
+            overhead("more processor time", &variant.cpu_overhead_percent),
+            overhead("p50 longer", &variant.p50_overhead_percent),
+            overhead("p99 longer", &variant.p99_overhead_percent),
+        ]);
+    }
+    run
 }
 
 fn text(outcome: &Outcome) -> String {
