@@ -8,7 +8,7 @@ use crate::case::folder::Folder;
 use crate::case::{Case, Outcome};
 use crate::children::Launcher;
 use crate::error::Result;
-use crate::statistics::{Estimate, estimate};
+use crate::statistics::{Median, median};
 use crate::view::View;
 
 /// The RPC of the data loader.
@@ -61,9 +61,9 @@ pub struct MeasuredCase {
     /// The case in one sentence.
     pub summary: &'static str,
     /// Seconds until the last client was done.
-    pub seconds: Estimate,
+    pub seconds: Median,
     /// Sum of the latencies of all calls, in seconds.
-    pub cumulative_seconds: Estimate,
+    pub cumulative_seconds: Median,
     /// The parts of that sum in the last round.
     pub shares: Shares,
     /// Each round.
@@ -99,11 +99,11 @@ pub struct Change {
     /// Rounds in which the first finding about the case before names the cause.
     pub named_first: usize,
     /// The prediction of the findings for `cumulative_saved_percent`, over the rounds that have one.
-    pub predicted_percent: Estimate,
+    pub predicted_percent: Median,
     /// Wall time that is saved, in percent of that before.
-    pub seconds_saved_percent: Estimate,
+    pub seconds_saved_percent: Median,
     /// Cumulative time of calls that is saved, in percent of that before.
-    pub cumulative_saved_percent: Estimate,
+    pub cumulative_saved_percent: Median,
 }
 
 /// Runs `cases` in turn, `rounds` times, with traces.
@@ -111,7 +111,7 @@ pub struct Change {
 /// # Errors
 /// A case fails, or its traces cannot be read.
 pub fn measure(launcher: &Launcher, cases: &[Case], rounds: u32) -> Result<Measured> {
-    let unknown = estimate(&[]);
+    let unknown = median(&[]);
     let new = |case: &Case| MeasuredCase {
         case: case.name,
         summary: case.summary,
@@ -141,8 +141,8 @@ pub fn measure(launcher: &Launcher, cases: &[Case], rounds: u32) -> Result<Measu
     Ok(Measured { rounds, cases: measured, changes })
 }
 
-fn over(outcomes: &[Outcome], of: fn(&Outcome) -> f64) -> Estimate {
-    estimate(&outcomes.iter().map(of).collect::<Vec<_>>())
+fn over(outcomes: &[Outcome], of: fn(&Outcome) -> f64) -> Median {
+    median(&outcomes.iter().map(of).collect::<Vec<_>>())
 }
 
 /// Compares two cases round by round.
@@ -156,7 +156,7 @@ fn compare(cases: &[MeasuredCase], step: &Step) -> Option<Change> {
         predictions.filter_map(|found| predicted(found, step.key, step.value)).collect();
     let saved = |of: fn(&Outcome) -> f64| {
         let pairs = before.outcomes.iter().zip(&after.outcomes);
-        estimate(&pairs.map(|(a, b)| (1.0 - of(b) / of(a)) * 100.0).collect::<Vec<_>>())
+        median(&pairs.map(|(a, b)| (1.0 - of(b) / of(a)) * 100.0).collect::<Vec<_>>())
     };
     Some(Change {
         from: step.from,
@@ -164,7 +164,7 @@ fn compare(cases: &[MeasuredCase], step: &Step) -> Option<Change> {
         key: step.key,
         value: step.value,
         named_first,
-        predicted_percent: estimate(&predictions),
+        predicted_percent: median(&predictions),
         seconds_saved_percent: saved(|outcome| outcome.seconds),
         cumulative_saved_percent: saved(|outcome| outcome.cumulative_seconds),
     })

@@ -7,7 +7,7 @@ use skopos_dataservice::case::table;
 use skopos_dataservice::children::Launcher;
 use skopos_dataservice::process::Work;
 use skopos_dataservice::run::{Row, Run};
-use skopos_dataservice::statistics::Estimate;
+use skopos_dataservice::statistics::Median;
 
 use crate::verbs::{print, print_json};
 
@@ -15,7 +15,7 @@ use crate::verbs::{print, print_json};
 const NOTES: [&str; 4] = [
     "All processes run on this machine, each case once in each round. Time of transfers, of the medium and of reading events is slept, so that many execution streams make progress on few cores; pools, locks, queues and limits are real.",
     "The time of all calls is the paper's cumulative execution time: the sum of the latencies of all calls of clients.",
-    "A predicted gain is that of the findings about the traces of the case before the change; the mean of the rounds.",
+    "A predicted gain is that of the findings about the traces of the case before the change; the median of the rounds.",
     "Shares of the time of all calls are those of the last round.",
 ];
 
@@ -44,8 +44,8 @@ fn raw(measured: &Measured) -> Run {
         let seconds = case.outcomes.iter().map(|outcome| outcome.seconds);
         let sums = case.outcomes.iter().map(|outcome| outcome.cumulative_seconds);
         run.rows.extend([
-            row("wall time", "s", case.seconds.mean).rounds(seconds),
-            row("all calls together", "s", case.cumulative_seconds.mean).rounds(sums),
+            row("wall time", "s", case.seconds.median).rounds(seconds),
+            row("all calls together", "s", case.cumulative_seconds.median).rounds(sums),
             row("in queues", "%", case.shares.queue * 100.0),
             row("waiting for the backend", "%", case.shares.backend_wait * 100.0),
             row("unaccounted", "%", case.shares.unaccounted * 100.0),
@@ -55,26 +55,28 @@ fn raw(measured: &Measured) -> Run {
     for change in &measured.changes {
         let name = format!("{} to {}: {} = {}", change.from, change.to, change.key, change.value);
         let (saved, predicted) = (change.cumulative_saved_percent, change.predicted_percent);
-        let ratio = predicted.mean / saved.mean;
+        let ratio = predicted.median / saved.median;
         let first = change.named_first as f64;
         run.rows.extend([
-            Row::new(&name, "time of all calls saved", "%", saved.mean)
-                .beside("predicted", predicted.mean)
+            Row::new(&name, "time of all calls saved", "%", saved.median)
+                .beside("predicted", predicted.median)
                 .beside("low", saved.low)
                 .beside("high", saved.high),
-            Row::new(&name, "prediction / measurement", "", ratio)
-                .goal("0.8 to 1.2", (0.8..=1.2).contains(&ratio)),
-            Row::new(&name, "wall time saved", "%", change.seconds_saved_percent.mean),
+            Row::new(&name, "wall time saved", "%", change.seconds_saved_percent.median),
             Row::new(&name, "rounds in which the first finding names the cause", "", first)
                 .goal("all rounds", change.named_first == measured.rounds as usize),
         ]);
+        if ratio.is_finite() {
+            let row = Row::new(&name, "prediction / measurement", "", ratio);
+            run.rows.push(row.goal("0.8 to 1.2", (0.8..=1.2).contains(&ratio)));
+        }
     }
     run
 }
 
 fn text(measured: &Measured) -> String {
     let mut text = format!(
-        "{} rounds; means with 95 % intervals\n{:<4} {:<45} {:>24} {:>26} {:>6} {:>7} {:>11} {:>10}",
+        "{} rounds; medians with 95 % intervals\n{:<4} {:<45} {:>24} {:>26} {:>6} {:>7} {:>11} {:>10}",
         measured.rounds,
         "case",
         "",
@@ -121,9 +123,9 @@ fn text(measured: &Measured) -> String {
     text
 }
 
-fn interval(estimate: &Estimate, digits: usize) -> String {
-    if estimate.mean.is_nan() {
+fn interval(estimate: &Median, digits: usize) -> String {
+    if estimate.median.is_nan() {
         return "not known".to_owned();
     }
-    format!("{:.digits$} [{:.digits$}, {:.digits$}]", estimate.mean, estimate.low, estimate.high)
+    format!("{:.digits$} [{:.digits$}, {:.digits$}]", estimate.median, estimate.low, estimate.high)
 }

@@ -35,29 +35,37 @@ pub(crate) struct Arguments {
     /// Calls that are under way at a time.
     #[arg(long, default_value_t = 16, value_parser = value_parser!(u32).range(1..=1024))]
     writers: u32,
-    /// Keys of a put; 1 is the smallest call.
-    #[arg(long, default_value_t = 64, value_parser = value_parser!(u32).range(1..=512))]
-    batch: u32,
+    /// Keys of a put; 1 is the smallest call. Several are measured one after the other.
+    #[arg(long, default_values_t = [1, 64], value_delimiter = ',', value_parser = value_parser!(u32).range(1..=512))]
+    batch: Vec<u32>,
     /// Print the result as JSON, with each slice.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
-    let options = Options {
-        launches: arguments.launches,
-        rounds: arguments.rounds,
-        slice: Duration::from_millis(arguments.slice),
-        writers: arguments.writers,
-        batch_size: arguments.batch,
-    };
-    let outcome = measure(launcher, &options)?;
-    if arguments.json { print_json(&raw(&outcome)) } else { print(&text(&outcome)) }
+    let mut run = Run::new("dataservice-overhead", arguments.launches, &NOTES);
+    for batch_size in &arguments.batch {
+        let options = Options {
+            launches: arguments.launches,
+            rounds: arguments.rounds,
+            slice: Duration::from_millis(arguments.slice),
+            writers: arguments.writers,
+            batch_size: *batch_size,
+        };
+        let outcome = measure(launcher, &options)?;
+        if arguments.json {
+            run.rows.extend(rows(&outcome));
+        } else {
+            print(&text(&outcome))?;
+        }
+    }
+    if arguments.json { print_json(&run) } else { Ok(()) }
 }
 
-/// The raw run.
-fn raw(outcome: &Outcome) -> Run {
-    let mut run = Run::new("dataservice-overhead", outcome.launches, &NOTES);
+/// The rows of a raw run.
+fn rows(outcome: &Outcome) -> Vec<Row> {
+    let mut rows = Vec::new();
     let calls = match outcome.batch_size {
         1 => "put".to_owned(),
         keys => format!("put_packed of {keys} keys"),
@@ -71,7 +79,7 @@ fn raw(outcome: &Outcome) -> Run {
         };
         let throughput = overhead("throughput lost", &variant.throughput_overhead_percent);
         let slices = variant.slices.iter().flatten().map(|slice| slice.calls_per_second);
-        run.rows.extend([
+        rows.extend([
             row("throughput", "calls/s", variant.calls_per_second).rounds(slices),
             row("latency p50", "us", variant.p50_us),
             row("latency p99", "us", variant.p99_us),
@@ -90,7 +98,7 @@ fn raw(outcome: &Outcome) -> Run {
             overhead("p99 longer", &variant.p99_overhead_percent),
         ]);
     }
-    run
+    rows
 }
 
 fn text(outcome: &Outcome) -> String {
