@@ -93,8 +93,9 @@ fn shares(view: &View) -> (f64, f64) {
 fn more_execution_streams_leave_less_in_the_queue_and_more_at_the_backend() {
     let (queue_few, wait_few) = shares(&run("c1", 2048, |_| {}));
     let (queue_many, wait_many) = shares(&run("c2", 2048, |_| {}));
-    assert!(queue_few > queue_many, "queue: {queue_few:.2} with 5, {queue_many:.2} with 20");
-    assert!(wait_many > wait_few, "backend: {wait_few:.2} with 5, {wait_many:.2} with 20");
+    // On an idle machine 0.7 and 0.05 wait in the queue; equal numbers of streams would differ by chance only.
+    assert!(queue_few > 1.5 * queue_many, "queue: {queue_few:.2} with 5, {queue_many:.2} with 20");
+    assert!(wait_many > 1.5 * wait_few, "backend: {wait_few:.2} with 5, {wait_many:.2} with 20");
 }
 
 #[test]
