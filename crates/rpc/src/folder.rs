@@ -38,7 +38,8 @@ impl FolderLoader {
         }
         let input = || path.display().to_string();
         if files.is_empty() {
-            let why = format!("has no trace; a recorder writes files `NAME-PID-START.{TRACE_ENDING}`");
+            let why =
+                format!("has no trace; a recorder writes files `NAME-PID-START.{TRACE_ENDING}`");
             return Err(Error::Input { input: input(), why });
         }
         if files.len() > MAX_FILES {

@@ -152,10 +152,8 @@ impl Random {
 /// The ratio of the parts to the wholes with its interval, by a bootstrap over the blocks. `None` without a whole.
 pub fn ratio(blocks: &[Sum], seed: u64) -> Option<Estimate> {
     let total = |picked: &mut dyn Iterator<Item = Sum>| {
-        let sum = picked.fold(Sum::default(), |a, b| Sum {
-            part: a.part + b.part,
-            whole: a.whole + b.whole,
-        });
+        let sum = picked
+            .fold(Sum::default(), |a, b| Sum { part: a.part + b.part, whole: a.whole + b.whole });
         (sum.whole > 0.0).then(|| sum.part / sum.whole)
     };
     let value = total(&mut blocks.iter().copied())?;

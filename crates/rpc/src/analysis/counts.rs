@@ -33,7 +33,7 @@ pub struct Counts {
     pub samples: u64,
     /// Records that the recorder overwrote before they were drained.
     pub lost_records: u64,
-    /// Records of kinds that this program does not know.
+    /// Records of kinds that this program does not know, or without the id of a request.
     pub unknown_records: u64,
     /// Records before the first relation of ticks to time; not used.
     pub records_without_clock: u64,
@@ -41,6 +41,8 @@ pub struct Counts {
     pub stray_details: u64,
     /// Values of details without a definition, or beyond the most of a record.
     pub dropped_values: u64,
+    /// Records with a time or a duration that is not credible; it was cut.
+    pub cut_times: u64,
     /// Records whose callpath is not defined; they count for `(other)`.
     pub records_without_callpath: u64,
     /// Definitions of callpaths beyond the bounds of recorders and analyses; their records count for `(other)`.
@@ -66,10 +68,11 @@ impl Counts {
             ("times a recorder recorded less to keep its budget", self.budget_steps),
             ("frames are of an unknown kind", self.unknown_frames),
             ("frames have a bad payload", self.bad_frames),
-            ("records are of an unknown kind", self.unknown_records),
+            ("records are of an unknown kind or without a request", self.unknown_records),
             ("records come before the first clock and were not used", self.records_without_clock),
             ("details belong to no record", self.stray_details),
             ("values of details are not defined or too many", self.dropped_values),
+            ("records have times that are not credible and were cut", self.cut_times),
             ("records have no callpath and count as `(other)`", self.records_without_callpath),
             ("callpaths are beyond the bound and count as `(other)`", self.refused_callpaths),
             ("hashes belong to more than one callpath", self.hash_collisions),

@@ -41,12 +41,7 @@ pub struct Callpaths {
 impl Default for Callpaths {
     fn default() -> Self {
         let other = Callpath { hash: 0, parent_hash: 0, name: "(other)".to_owned() };
-        Self {
-            paths: vec![other],
-            by_hash: HashMap::new(),
-            colliding: HashMap::new(),
-            refused: 0,
-        }
+        Self { paths: vec![other], by_hash: HashMap::new(), colliding: HashMap::new(), refused: 0 }
     }
 }
 

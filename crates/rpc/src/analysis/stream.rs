@@ -13,9 +13,11 @@ use super::loader::Loader;
 use super::names::{Callpaths, OTHER, PathId};
 use super::process::{Numbers, is_same};
 use crate::error::Error;
-use crate::file::{ClockPoint, Counters, Definition, End, Frame, Frames, Process, Records, TRACE_VERSION};
+use crate::file::{
+    ClockPoint, Counters, Definition, End, Frame, Frames, Process, Records, TRACE_VERSION,
+};
 use crate::pvar::PvarInfo;
-use crate::record::{Kind, Record, SpanRecord, Status, Tagged};
+use crate::record::{Kind, MAX_TAGGED, Record, SpanRecord, Status, Tagged};
 
 /// Number of intervals, with the unused tag 0.
 pub const INTERVALS: usize = 11;
@@ -28,6 +30,12 @@ const MAX_NAMES: usize = 1 << 16;
 
 /// The lengths of a tick in ns that are believed: a millisecond a tick, to a thousand ticks a ns.
 const NS_PER_TICK: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
+
+/// The times that are believed, in ns since 1970: the years 1824 to 2116. Differences of two of them do not overflow.
+const TIMES: std::ops::RangeInclusive<i64> = -(1 << 62)..=1 << 62;
+
+/// The longest duration that is believed in ns: three days, as in tagged values. A longer one counts as this.
+const MAX_DURATION_NS: u64 = MAX_TAGGED;
 
 /// One side of a call, as analyses see it.
 #[derive(Clone, Debug)]
@@ -172,11 +180,7 @@ pub fn stream(
 }
 
 impl Reader {
-    fn part<R: Read>(
-        &mut self,
-        mut frames: Frames<R>,
-        visit: &mut dyn Visit,
-    ) -> Result<(), Error> {
+    fn part<R: Read>(&mut self, mut frames: Frames<R>, visit: &mut dyn Visit) -> Result<(), Error> {
         let mut part = Part {
             process: self.process(frames.process()),
             clock: None,
@@ -299,6 +303,11 @@ impl Reader {
         };
         for record in records.iter() {
             match record {
+                // Every recorder gives each request an id.
+                Some(Record::Span(span)) if span.request_low == 0 => {
+                    self.give_up(waiting.take(), visit);
+                    self.counts.unknown_records += 1;
+                }
                 Some(Record::Span(span)) => {
                     self.give_up(waiting.take(), visit);
                     let side = self.side(&span, part.process, records.thread, clock, &part.numbers);
@@ -315,7 +324,8 @@ impl Reader {
                     let values = sample.values.iter().filter_map(|value| {
                         Some((part.numbers.pvar(value.pvar()?)?, value.value()))
                     });
-                    let (process, time) = (part.process, clock.unix_ns(sample.at));
+                    let time = clock.unix_ns(sample.at).clamp(*TIMES.start(), *TIMES.end());
+                    let process = part.process;
                     let values = values.collect();
                     visit.sample(&ProcessSample { process, time, values }, self);
                 }
@@ -361,6 +371,9 @@ impl Reader {
             Kind::Target => self.counts.targets += 1,
             _ => self.counts.locals += 1,
         }
+        let (start, duration) = (clock.unix_ns(span.start), clock.duration_ns(span.duration));
+        let is_credible = TIMES.contains(&start) && duration <= MAX_DURATION_NS;
+        self.counts.cut_times += u64::from(!is_credible);
         let path = numbers.path(span.node);
         self.counts.records_without_callpath += u64::from(path == OTHER);
         Side {
@@ -370,8 +383,8 @@ impl Reader {
             request_high: span.request_high,
             span: span.span,
             parent: span.parent,
-            start: clock.unix_ns(span.start),
-            duration: clock.duration_ns(span.duration),
+            start: start.clamp(*TIMES.start(), *TIMES.end()),
+            duration: duration.min(MAX_DURATION_NS),
             path,
             lamport: span.lamport,
             order: span.order,

@@ -135,8 +135,7 @@ impl Visit for Collect<'_> {
 pub fn system(trace: &Trace<'_>, points: usize) -> Result<System, Error> {
     let points = if points == 0 { DEFAULT_POINTS } else { points.min(MAX_POINTS) };
     let step_ns = (trace.length_ns() / points as u64 + 1).max(1);
-    let mut collect =
-        Collect { trace, step_ns, points, series: BTreeMap::new(), left_out: 0 };
+    let mut collect = Collect { trace, step_ns, points, series: BTreeMap::new(), left_out: 0 };
     trace.stream(&mut collect)?;
     let mut processes: Vec<ProcessSeries> = trace
         .reader

@@ -69,7 +69,9 @@ impl<'l> Trace<'l> {
         let reader = stream(loader, None, &mut survey)?;
         if reader.processes.is_empty() {
             let why = match reader.counts.files {
-                0 => "it has no traces; a recorder writes files `NAME-PID-START.sktrace`".to_owned(),
+                0 => {
+                    "it has no traces; a recorder writes files `NAME-PID-START.sktrace`".to_owned()
+                }
                 files => format!("none of its {files} files describes a process"),
             };
             return Err(Error::Input { input: "the trace".to_owned(), why });

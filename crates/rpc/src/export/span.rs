@@ -102,9 +102,7 @@ impl<'p, F: Format> Pass<'p, F> {
         pass.out.extend_from_slice(frame[1]);
         pass.flush();
         match pass.failure {
-            Some(source) => {
-                Err(Error::io(Path::new("the export"), "cannot write")(source))
-            }
+            Some(source) => Err(Error::io(Path::new("the export"), "cannot write")(source)),
             None => Ok(pass.exported),
         }
     }

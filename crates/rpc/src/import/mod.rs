@@ -1,1 +1,3 @@
-//! Imports.
+//! Imports of measurements that other programs made.
+
+pub mod margo;

@@ -23,9 +23,8 @@ pub(super) fn p_value(a: &[Sum], b: &[Sum], seed: u64) -> Option<f64> {
     if a.len() < MIN_BLOCKS || b.len() < MIN_BLOCKS {
         return None;
     }
-    let difference = |a: &[Sum], b: &[Sum]| {
-        (mean(&mut a.iter().copied()) - mean(&mut b.iter().copied())).abs()
-    };
+    let difference =
+        |a: &[Sum], b: &[Sum]| (mean(&mut a.iter().copied()) - mean(&mut b.iter().copied())).abs();
     let observed = difference(a, b);
     let mut all: Vec<Sum> = a.iter().chain(b).copied().collect();
     let mut random = Random::new(seed);
@@ -87,7 +86,7 @@ mod tests {
 
     #[test]
     fn one_in_twenty_equal_runs_differs_at_the_level_of_five_percent() {
-        let differ = |seed| {
+        let differ = |seed: u64| {
             p_value(&blocks(100.0, 2 * seed), &blocks(100.0, 2 * seed + 1), 7).unwrap() < 0.05
         };
         let wrong = (100..160).filter(|seed| differ(*seed)).count();

@@ -175,7 +175,9 @@ pub fn critical_paths(trace: &Trace<'_>, options: &Options) -> Result<CriticalPa
         .into_iter()
         .map(|(path, sums)| callpath(trace, path, &sums, &durations, total))
         .collect();
-    found.paths.sort_by(|a, b| b.critical_ns.cmp(&a.critical_ns).then_with(|| a.names.cmp(&b.names)));
+    found
+        .paths
+        .sort_by(|a, b| b.critical_ns.cmp(&a.critical_ns).then_with(|| a.names.cmp(&b.names)));
     Ok(found)
 }
 
@@ -245,7 +247,11 @@ fn replaced(all: &Histogram, old: &Histogram, new: &Histogram) -> Histogram {
 ///
 /// # Errors
 /// The id is malformed or not in the trace, the share is outside of 0..1, or a file cannot be read any more.
-pub fn critical_path_of(trace: &Trace<'_>, id: &str, faster: f64) -> Result<OneCriticalPath, Error> {
+pub fn critical_path_of(
+    trace: &Trace<'_>,
+    id: &str,
+    faster: f64,
+) -> Result<OneCriticalPath, Error> {
     check_share(faster)?;
     let request = parse_id(id)?;
     let mut calls: Vec<Call> = Vec::new();
@@ -281,7 +287,8 @@ pub fn critical_path_of(trace: &Trace<'_>, id: &str, faster: f64) -> Result<OneC
         }
     };
     let own = by_path(&tree, &segments);
-    let predict = |(path, _): &(PathId, _)| (names(*path), predicted_ns(&tree, *path, 1.0 - faster));
+    let predict =
+        |(path, _): &(PathId, _)| (names(*path), predicted_ns(&tree, *path, 1.0 - faster));
     let mut what_if: Vec<_> = own.iter().take(MAX_PREDICTED).map(predict).collect();
     what_if.sort_by(|a, b| a.1.total_cmp(&b.1));
     Ok(OneCriticalPath {

@@ -71,7 +71,8 @@ pub fn critical_path(tree: &Tree) -> Vec<Segment> {
 fn walk(tree: &Tree, at: usize, until: i64, depth: usize, segments: &mut Vec<Segment>) {
     let node = &tree.nodes[at];
     let mut time = until.min(node.end);
-    let mut children: Vec<usize> = if depth < MAX_DEPTH { node.children.clone() } else { Vec::new() };
+    let mut children: Vec<usize> =
+        if depth < MAX_DEPTH { node.children.clone() } else { Vec::new() };
     children.sort_by_key(|child| tree.nodes[*child].end);
     while let Some(child) = children.pop() {
         let call = &tree.nodes[child];

@@ -41,12 +41,8 @@ fn judge(view: &View<'_>) -> Judging {
     let mut paths: HashMap<PathId, Waits> = HashMap::new();
     for call in &view.joined {
         let Some(wait) = call.database_wait else { continue };
-        let waits = paths.entry(call.path).or_insert(Waits {
-            own: 0.0,
-            waits: 0.0,
-            calls: 0,
-            blocked: 0,
-        });
+        let waits =
+            paths.entry(call.path).or_insert(Waits { own: 0.0, waits: 0.0, calls: 0, blocked: 0 });
         waits.own += call.own as f64;
         waits.waits += wait as f64;
         waits.calls += 1;
@@ -60,11 +56,14 @@ fn judge(view: &View<'_>) -> Judging {
     if share < MIN_SHARE {
         return Ok(Verdict::Absent);
     }
-    let calls: Vec<Joined> = view.joined.iter().filter(|call| call.path == *path).copied().collect();
+    let calls: Vec<Joined> =
+        view.joined.iter().filter(|call| call.path == *path).copied().collect();
     let targets: Vec<u32> = calls.iter().map(|call| call.target).collect();
     let setting = targets.iter().find_map(|target| view.number(*target, "databases"));
     let Some(databases) = setting else {
-        return Err(Verdict::unknown("the targets did not record `databases` in their configuration"));
+        return Err(Verdict::unknown(
+            "the targets did not record `databases` in their configuration",
+        ));
     };
     if databases < 2.0 {
         return Ok(Verdict::Absent);

@@ -42,9 +42,12 @@ fn judge(view: &View<'_>) -> Judging {
             continue;
         }
         let total = total_ns(sums).max(1.0);
-        let buffer = sums.origin.processes.iter().chain(&sums.target.processes).find_map(|p| {
-            view.number(p.process, "eager_buffer_bytes")
-        });
+        let buffer = sums
+            .origin
+            .processes
+            .iter()
+            .chain(&sums.target.processes)
+            .find_map(|p| view.number(p.process, "eager_buffer_bytes"));
         let bulk = (parsing + transfer) / total;
         let fixes = fixes(buffer, bulk.min(1.0), (transfer / total).min(1.0));
         let saves = fixes.first().and_then(|fix| fix.gain).unwrap_or_default();
@@ -57,8 +60,16 @@ fn judge(view: &View<'_>) -> Judging {
             callpath: view.names(path),
             processes: sums.target.processes.iter().map(|p| view.label(p.process)).collect(),
             evidence: vec![
-                Evidence::new("deserialisation, share of the time at targets", parsing / at_target, "share"),
-                Evidence::new("extra transfer, share of the time at targets", transfer / at_target, "share"),
+                Evidence::new(
+                    "deserialisation, share of the time at targets",
+                    parsing / at_target,
+                    "share",
+                ),
+                Evidence::new(
+                    "extra transfer, share of the time at targets",
+                    transfer / at_target,
+                    "share",
+                ),
                 Evidence::new("inputs that overflowed", overflows as f64, ""),
             ],
             fixes,

@@ -25,7 +25,8 @@ const MAX_STREAMS: usize = 512;
 
 const SIMULATED: &str = "a simulation of the queues with the arrivals and durations of this run; it assumes that the node \
     has cores for the streams, or that handlers wait";
-const BOUNDED: &str = "between nothing and the whole time in queues; no model knows which handlers block";
+const BOUNDED: &str =
+    "between nothing and the whole time in queues; no model knows which handlers block";
 
 pub(super) static RULE: Rule = Rule {
     name: "execution_streams",
@@ -68,7 +69,11 @@ fn found(
     let of_run = total_ns(sums) / view.root_ns().max(1.0);
     let mut evidence = vec![
         Evidence::new("share of the end-to-end time in queues", share, "share"),
-        Evidence::new("mean time in the queue", queue / sums.target.durations.count().max(1) as f64, "ns"),
+        Evidence::new(
+            "mean time in the queue",
+            queue / sums.target.durations.count().max(1) as f64,
+            "ns",
+        ),
         Evidence::new("calls", sums.target.durations.count() as f64, ""),
     ];
     let depth = targets.iter().filter_map(|sums| {
@@ -79,7 +84,10 @@ fn found(
         evidence.push(Evidence::new("runnable tasks, 90th percentile", deepest as f64, ""));
     }
     Found {
-        what: format!("{:.0} % of the time of the callpath is spent in the queues of its targets", 100.0 * share),
+        what: format!(
+            "{:.0} % of the time of the callpath is spent in the queues of its targets",
+            100.0 * share
+        ),
         callpath: view.names(path),
         processes: targets.iter().map(|sums| view.label(sums.process)).collect(),
         evidence,
@@ -91,19 +99,15 @@ fn found(
 /// Fixes for targets with a known number of streams, the proposed one first.
 fn simulated(view: &View<'_>, streams: usize) -> Vec<Fix> {
     let whole = Replay::new(&view.joined);
-    let slices: Vec<Replay> = view
-        .joined
-        .chunks((view.joined.len() / SLICES).max(1))
-        .map(Replay::new)
-        .collect();
+    let slices: Vec<Replay> =
+        view.joined.chunks((view.joined.len() / SLICES).max(1)).map(Replay::new).collect();
     let gain = |replay: &Replay, streams_then: usize| {
         let count = replay.targets.len();
         let now = replay.run(&vec![streams; count]).total;
         1.0 - replay.run(&vec![streams_then; count]).total / now.max(1.0)
     };
     let predict = |streams_then: usize| {
-        let spread: Vec<f64> =
-            slices.iter().map(|slice| gain(slice, streams_then)).collect();
+        let spread: Vec<f64> = slices.iter().map(|slice| gain(slice, streams_then)).collect();
         predicted(gain(&whole, streams_then), &spread)
     };
     let tried: Vec<(usize, Estimate)> = FACTORS

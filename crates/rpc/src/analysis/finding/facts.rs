@@ -41,7 +41,8 @@ impl NodeFacts {
             others.sort_by(f64::total_cmp);
             let Some(median) = others.get(others.len() / 2).copied() else { continue };
             let (small, great) = (fact.value.min(median).abs(), fact.value.max(median).abs());
-            let ratio = if small > 0.0 { great / small } else { great.max(1.0) * f64::from(great > 0.0) };
+            let ratio =
+                if small > 0.0 { great / small } else { great.max(1.0) * f64::from(great > 0.0) };
             if ratio >= MIN_RATIO {
                 found.push((ratio, (&fact.name, fact.value, median)));
             }

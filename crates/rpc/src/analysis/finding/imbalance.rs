@@ -69,9 +69,21 @@ fn judge(view: &View<'_>) -> Judging {
         callpath: view.names(*path),
         processes: vec![view.label(most.process)],
         evidence: vec![
-            Evidence::new("calls of the busiest target, as a multiple of the mean", factor(targets), ""),
-            Evidence::new("mean duration there", most.total_ns as f64 / most.calls.max(1) as f64, "ns"),
-            Evidence::new("mean duration at the least busy one", least.total_ns as f64 / least.calls.max(1) as f64, "ns"),
+            Evidence::new(
+                "calls of the busiest target, as a multiple of the mean",
+                factor(targets),
+                "",
+            ),
+            Evidence::new(
+                "mean duration there",
+                most.total_ns as f64 / most.calls.max(1) as f64,
+                "ns",
+            ),
+            Evidence::new(
+                "mean duration at the least busy one",
+                least.total_ns as f64 / least.calls.max(1) as f64,
+                "ns",
+            ),
         ],
         fixes: vec![Fix {
             key: "partitioning".to_owned(),

@@ -18,7 +18,8 @@ const MIN_SHARE: f64 = 0.3;
 /// The least correlation between bytes and time: below it, something else decides.
 const MIN_CORRELATION: f64 = 0.5;
 
-const LINEAR: &str = "a line through bytes and times of calls; half of the bytes save half of its rise";
+const LINEAR: &str =
+    "a line through bytes and times of calls; half of the bytes save half of its rise";
 
 pub(super) static RULE: Rule = Rule {
     name: "large_messages",
@@ -55,7 +56,10 @@ fn judge(view: &View<'_>) -> Judging {
         let of_run = (sums.map_or(0.0, total_ns) / view.root_ns().max(1.0)).min(1.0);
         let gain = Estimate { value: share / 2.0, low: share / 4.0, high: share / 2.0 * 1.2 };
         let this = Found {
-            what: format!("bytes of messages explain {:.0} % of the time of the callpath", 100.0 * share),
+            what: format!(
+                "bytes of messages explain {:.0} % of the time of the callpath",
+                100.0 * share
+            ),
             callpath: view.names(*path),
             processes: sums.map_or(Vec::new(), |sums| {
                 sums.origin.processes.iter().map(|p| view.label(p.process)).collect()

@@ -251,7 +251,8 @@ mod tests {
 
     #[test]
     fn calls_that_came_at_once_wait_for_the_only_stream() {
-        let calls: Vec<Joined> = (0..4).map(|n| call(n, 0, 100 * u64::from(n), 100, None)).collect();
+        let calls: Vec<Joined> =
+            (0..4).map(|n| call(n, 0, 100 * u64::from(n), 100, None)).collect();
         let replay = Replay::new(&calls);
         // 120 + 220 + 320 + 420, as in the trace.
         assert_eq!(replay.run(&[1]), Outcome { total: 1080.0, length: 420.0 });
@@ -261,7 +262,8 @@ mod tests {
 
     #[test]
     fn a_client_that_waits_for_its_answer_goes_faster() {
-        let calls = [call(1, 0, 0, 100, None), call(2, 0, 100, 100, None), call(1, 150, 60, 100, None)];
+        let calls =
+            [call(1, 0, 0, 100, None), call(2, 0, 100, 100, None), call(1, 150, 60, 100, None)];
         let replay = Replay::new(&calls);
         assert_eq!(replay.run(&[2]).length, 150.0 + 120.0);
         assert!(replay.run(&[1]).length > replay.run(&[2]).length);

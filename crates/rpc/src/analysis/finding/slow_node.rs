@@ -19,7 +19,8 @@ const MIN_FACTOR: f64 = 1.4;
 /// The fewest calls of a callpath on each node.
 const MIN_CALLS: u64 = 20;
 
-const MOVED: &str = "calls of the node take as long as on the others; the queues that they cause are not counted";
+const MOVED: &str =
+    "calls of the node take as long as on the others; the queues that they cause are not counted";
 
 pub(super) static RULE: Rule = Rule {
     name: "slow_node",
@@ -59,7 +60,8 @@ fn judge(view: &View<'_>) -> Judging {
             continue;
         }
         is_known = true;
-        let Some((node, (mean, calls))) = nodes.iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0)) else {
+        let Some((node, (mean, calls))) = nodes.iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))
+        else {
             continue;
         };
         let others = nodes.iter().filter(|(other, _)| *other != node).map(|(_, (mean, _))| *mean);
@@ -102,7 +104,10 @@ fn slow(
     let of_path = (saved * view.root_ns() / total_ns(sums).max(1.0)).min(1.0);
     let interval = |value: f64| Estimate { value, low: 0.8 * value, high: (1.5 * value).min(1.0) };
     Found {
-        what: format!("handlers on {node} take {:.2} times as long as on the others", mean / middle),
+        what: format!(
+            "handlers on {node} take {:.2} times as long as on the others",
+            mean / middle
+        ),
         callpath: view.names(path),
         processes: targets.map(|process| view.label(process)).collect(),
         evidence,

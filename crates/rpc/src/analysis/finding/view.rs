@@ -43,7 +43,8 @@ pub(super) struct Joined {
     pub(super) database_wait: Option<u64>,
     /// Bytes of the call: of its bulk, or of its messages.
     pub(super) bytes: Option<u64>,
-    sides: u8,
+    /// The sides that are known: 1 the origin, 2 the target.
+    pub(super) sides: u8,
 }
 
 impl Joined {
@@ -149,8 +150,10 @@ impl<'t> View<'t> {
         let counts = trace.counts();
         let share = (MAX_JOINED as f64 / counts.origins.max(counts.targets).max(1) as f64).min(1.0);
         let margin = (trace.length_ns() as f64 * (1.0 - share) / 2.0) as u64;
-        let window =
-            (trace.first.saturating_add_unsigned(margin), trace.last.saturating_sub_unsigned(margin));
+        let window = (
+            trace.first.saturating_add_unsigned(margin),
+            trace.last.saturating_sub_unsigned(margin),
+        );
         let mut inputs = Inputs {
             trace,
             collector: Collector::default(),
@@ -182,8 +185,10 @@ impl<'t> View<'t> {
 
     /// The callpaths with enough calls to be judged, or the verdict that there is none.
     pub(super) fn judged_paths(&self) -> Result<Vec<(PathId, &PathSums)>, Verdict> {
-        let paths: Vec<_> =
-            self.paths().filter(|(_, sums)| end_to_end(sums).durations.count() >= MIN_CALLS).collect();
+        let paths: Vec<_> = self
+            .paths()
+            .filter(|(_, sums)| end_to_end(sums).durations.count() >= MIN_CALLS)
+            .collect();
         match paths.is_empty() {
             true => Err(Verdict::unknown(format!("no callpath has {MIN_CALLS} calls"))),
             false => Ok(paths),

@@ -85,7 +85,7 @@ impl SideSums {
         let sums = &mut self.processes[at];
         sums.calls += 1;
         sums.errors += failed;
-        sums.total_ns += side.duration;
+        sums.total_ns = sums.total_ns.saturating_add(side.duration);
         sums
     }
 }
@@ -112,7 +112,7 @@ impl Visit for Collector {
         let sums = match side.kind {
             Kind::Origin => path.origin.add(side),
             Kind::Target => {
-                path.stay_ns += stay_ns(side);
+                path.stay_ns = path.stay_ns.saturating_add(stay_ns(side));
                 path.target.add(side)
             }
             _ => path.local.add(side),
@@ -120,7 +120,7 @@ impl Visit for Collector {
         for interval in Interval::ALL {
             if let Some(ns) = side.interval(interval) {
                 let tag = usize::from(interval.tag());
-                sums.interval_ns[tag] += ns;
+                sums.interval_ns[tag] = sums.interval_ns[tag].saturating_add(ns);
                 path.intervals[tag].get_or_insert_default().add(ns);
             }
         }

@@ -187,7 +187,10 @@ fn path(id: PathId, sums: &PathSums, reader: &Reader, labels: &[String]) -> Opti
         errors: side.errors,
         end_to_end: side.durations.clone(),
         share: 0.0,
-        origins: entities(if seen_by == SeenBy::Local { &sums.local } else { &sums.origin }, labels),
+        origins: entities(
+            if seen_by == SeenBy::Local { &sums.local } else { &sums.origin },
+            labels,
+        ),
         targets: entities(&sums.target, labels),
         calls_without_target: origins.saturating_sub(targets),
         calls_without_origin: targets.saturating_sub(origins),
@@ -226,7 +229,12 @@ fn part_of(interval: Interval) -> Option<&'static str> {
     }
 }
 
-fn intervals(sums: &PathSums, seen_by: SeenBy, total: f64, reader: &Reader) -> Vec<IntervalProfile> {
+fn intervals(
+    sums: &PathSums,
+    seen_by: SeenBy,
+    total: f64,
+    reader: &Reader,
+) -> Vec<IntervalProfile> {
     if seen_by == SeenBy::Local {
         return Vec::new();
     }

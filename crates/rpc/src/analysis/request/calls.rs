@@ -50,9 +50,7 @@ impl Call {
     pub(crate) fn new(side: &Side, start: i64) -> Self {
         let part = |interval| side.interval(interval).unwrap_or(0);
         let stay = match side.interval(Interval::TargetExecutionExclusive) {
-            Some(own) => {
-                own + part(Interval::TargetHandler) + part(Interval::Children)
-            }
+            Some(own) => own + part(Interval::TargetHandler) + part(Interval::Children),
             None => side.duration,
         };
         Self {
@@ -112,10 +110,8 @@ impl Visit for Held<'_> {
                 self.dropped += 1;
                 return;
             }
-            let other = Share {
-                bits: self.share.bits + 1,
-                value: self.share.value | 1 << self.share.bits,
-            };
+            let other =
+                Share { bits: self.share.bits + 1, value: self.share.value | 1 << self.share.bits };
             self.later.push(other);
             self.share.bits += 1;
             let share = self.share;

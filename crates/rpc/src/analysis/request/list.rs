@@ -190,7 +190,9 @@ fn summarise(calls: &[Call]) -> Kept {
     kept.processes = processes.len() as u64;
     kept.is_incomplete = root.is_none();
     match root {
-        Some(root) => (kept.start, kept.duration, kept.path) = (root.start, root.duration, root.path),
+        Some(root) => {
+            (kept.start, kept.duration, kept.path) = (root.start, root.duration, root.path)
+        }
         None => {
             let first = calls.iter().min_by_key(|call| call.start);
             kept.path = first.map_or(0, |call| call.path);
@@ -213,17 +215,18 @@ impl<'f> Chosen<'f> {
         let paths = filter.callpath.as_ref().map(|wanted| {
             (0..callpaths.len()).map(|id| callpaths.text(id as u32).contains(wanted)).collect()
         });
-        let processes = filter.process.as_ref().map(|wanted| {
-            trace.labels().iter().map(|label| label.contains(wanted)).collect()
-        });
+        let processes = filter
+            .process
+            .as_ref()
+            .map(|wanted| trace.labels().iter().map(|label| label.contains(wanted)).collect());
         Self { filter, paths, processes }
     }
 
     fn has(&self, calls: &[Call], request: &Kept) -> bool {
         let any = |wanted: &Option<Vec<bool>>, number: fn(&Call) -> u32| match wanted {
-            Some(wanted) => calls
-                .iter()
-                .any(|call| wanted.get(number(call) as usize).copied().unwrap_or(false)),
+            Some(wanted) => {
+                calls.iter().any(|call| wanted.get(number(call) as usize).copied().unwrap_or(false))
+            }
             None => true,
         };
         request.duration >= self.filter.at_least_ns

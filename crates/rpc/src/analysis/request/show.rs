@@ -99,9 +99,10 @@ pub fn parse_id(text: &str) -> Result<u64, Error> {
     let low = u64::from_str_radix(low, 16).ok().filter(|low| is_hex && *low != 0);
     low.ok_or_else(|| Error::Input {
         input: format!("`{text}`"),
-        why: "not the id of a request; an id has 32 hexadecimal digits, or the last 16 of them, as \
+        why:
+            "not the id of a request; an id has 32 hexadecimal digits, or the last 16 of them, as \
               the list of requests shows it"
-            .to_owned(),
+                .to_owned(),
     })
 }
 

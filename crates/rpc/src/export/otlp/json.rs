@@ -26,7 +26,9 @@ impl Encoding for Json {
             text(out, "service.name", span.service);
             out.push(b',');
             text(out, "service.instance.id", span.process);
-            out.extend_from_slice(b"]},\"scopeSpans\":[{\"scope\":{\"name\":\"skopos\"},\"spans\":[");
+            out.extend_from_slice(
+                b"]},\"scopeSpans\":[{\"scope\":{\"name\":\"skopos\"},\"spans\":[",
+            );
         } else {
             out.push(b',');
         }

@@ -107,15 +107,8 @@ fn export<E: Encoding>(
     if trace.counts().locals > 0 {
         trace.stream(&mut locals)?;
     }
-    let mut otlp = Otlp {
-        encoding,
-        locals: locals.0,
-        spans: 0,
-        process: None,
-        emit,
-        failure: None,
-        bytes: 0,
-    };
+    let mut otlp =
+        Otlp { encoding, locals: locals.0, spans: 0, process: None, emit, failure: None, bytes: 0 };
     let spans = Pass::run(trace, &mut otlp, &mut io::sink(), [b"", b""])?.spans;
     otlp.end_batch();
     match otlp.failure {
