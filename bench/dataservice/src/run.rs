@@ -95,10 +95,10 @@ impl Row {
         self
     }
 
-    /// Adds a goal in words, and whether it is met.
+    /// Adds a goal in words, and whether it is met; `None` if the measurement cannot tell.
     #[must_use]
-    pub fn goal(mut self, goal: &'static str, is_met: bool) -> Self {
-        (self.goal, self.met) = (Some(goal), Some(is_met));
+    pub fn goal(mut self, goal: &'static str, is_met: Option<bool>) -> Self {
+        (self.goal, self.met) = (Some(goal), is_met);
         self
     }
 

@@ -64,11 +64,11 @@ fn raw(measured: &Measured) -> Run {
                 .beside("high", saved.high),
             Row::new(&name, "wall time saved", "%", change.seconds_saved_percent.median),
             Row::new(&name, "rounds in which the first finding names the cause", "", first)
-                .goal("all rounds", change.named_first == measured.rounds as usize),
+                .goal("all rounds", Some(change.named_first == measured.rounds as usize)),
         ]);
         if ratio.is_finite() {
             let row = Row::new(&name, "prediction / measurement", "", ratio);
-            run.rows.push(row.goal("0.8 to 1.2", (0.8..=1.2).contains(&ratio)));
+            run.rows.push(row.goal("0.8 to 1.2", Some((0.8..=1.2).contains(&ratio))));
         }
     }
     run
