@@ -99,6 +99,7 @@ impl Package {
     pub(crate) fn manifest(&self) -> String {
         match self.short_name() {
             "xtask" => "xtask/Cargo.toml".to_owned(),
+            "dataservice" => "bench/dataservice/Cargo.toml".to_owned(),
             name => format!("crates/{name}/Cargo.toml"),
         }
     }

@@ -36,10 +36,13 @@ impl TextFile {
 
     /// `shm` for `crates/shm/src/lib.rs`, `xtask` for `xtask/src/main.rs`, else nothing.
     pub(crate) fn crate_name(&self) -> Option<&str> {
-        match self.path.strip_prefix("crates/") {
-            Some(rest) => rest.split('/').next(),
-            None => self.path.starts_with("xtask/").then_some("xtask"),
+        if let Some(rest) = self.path.strip_prefix("crates/") {
+            return rest.split('/').next();
         }
+        ["xtask", "bench/dataservice"]
+            .into_iter()
+            .find(|folder| self.path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+            .and_then(|folder| folder.rsplit('/').next())
     }
 
     /// Whether the whole file is a test; a file that contains some tests is not.

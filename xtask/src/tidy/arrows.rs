@@ -29,6 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("top", &["model", "shm", "score", "term", "agent"]),
     ("skopos", EVERYTHING),
     ("bench", EVERYTHING),
+    ("dataservice", &["model", "rpc"]),
     ("xtask", &[]),
 ];
 

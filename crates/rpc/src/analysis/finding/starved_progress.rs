@@ -1,6 +1,7 @@
 //! A starved progress loop: an origin makes many small calls, and reads their completions too few at a time.
 
 use super::rule::Rule;
+use super::turns::{Turns, is_closed};
 use super::verdict::{Evidence, Fix, Found, Judging, Verdict};
 use super::view::{Joined, MIN_CALLS, View, total_ns};
 use crate::analysis::blocks::{Blocks, Estimate, ratio};
@@ -30,6 +31,7 @@ const SEED: u64 = 5;
 
 const QUEUE: &str = "a closed queue: of N calls under way, a turn of the loop completes as many as it may read, so a call \
     takes as long as N minus half of them need";
+const TURNS: &str = "the turns of the loop come as they came, and each completes as many of the waiting responses as it may";
 const THREAD: &str = "completions are read at once: the time outside of targets falls to its least";
 const BATCH: &str = "the time of a call does not depend on its batch; large batches take longer";
 
@@ -170,16 +172,34 @@ fn undelayed(calls: &[Joined]) -> f64 {
 
 fn events(limit: u64, calls: &[Joined]) -> Fix {
     let then = limit * EVENTS_FACTOR;
-    let (all, least) = (under_way(calls) as f64, undelayed(calls));
-    let left = |limit: u64| (all - (limit as f64).min(all) / 2.0).max(0.5);
-    let factor = left(then) / left(limit);
+    let (gain, model) = match is_closed(calls) {
+        true => (closed(limit, then, calls), QUEUE),
+        false => (open(limit, then, calls), TURNS),
+    };
     Fix {
         key: "max_completion_events".to_owned(),
         now: Some(limit.to_string()),
         value: then.to_string(),
-        gain: Some(saved(calls, |call| (call.outside() as f64 - least).max(0.0) * (1.0 - factor))),
-        model: QUEUE,
+        gain: Some(gain),
+        model,
     }
+}
+
+/// The gain where calls do not wait for others to complete.
+fn open(limit: u64, then: u64, calls: &[Joined]) -> Estimate {
+    let turns = Turns::new(calls, limit);
+    let value = 1.0 - turns.total(then) / turns.total(limit).max(1.0);
+    // The run is one sequence of turns, so its parts say nothing about each other.
+    let wide = MODEL_ERROR * value;
+    Estimate { value, low: (value - wide).max(0.0), high: (value + wide).min(1.0) }
+}
+
+/// The gain where a new call follows each completion.
+fn closed(limit: u64, then: u64, calls: &[Joined]) -> Estimate {
+    let (all, least) = (under_way(calls) as f64, undelayed(calls));
+    let left = |limit: u64| (all - (limit as f64).min(all) / 2.0).max(0.5);
+    let factor = left(then) / left(limit);
+    saved(calls, |call| (call.outside() as f64 - least).max(0.0) * (1.0 - factor))
 }
 
 fn thread(now: Option<String>, calls: &[Joined]) -> Fix {

@@ -1,0 +1,6 @@
+//! The providers of the service.
+
+pub mod keyvalue;
+pub mod object;
+pub mod document;
+pub mod sequencer;

@@ -1,0 +1,107 @@
+//! Options that several verbs have.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use skopos_dataservice::children::Launcher;
+use skopos_dataservice::config::Config;
+use skopos_dataservice::process::Common;
+use skopos_dataservice::{Error, Result};
+use skopos_rpc::Stage;
+
+/// Options of recording.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Recording {
+    /// Folder for the traces of all processes.
+    #[arg(long, value_name = "FOLDER")]
+    trace: Option<PathBuf>,
+    /// Folder for the segments of the recorders, instead of the runtime directory.
+    #[arg(long, value_name = "FOLDER")]
+    segments: Option<PathBuf>,
+    /// The amount that is recorded: off, context, spans or full. The default is full with --trace, and off without.
+    #[arg(long, value_parser = stage)]
+    stage: Option<Stage>,
+}
+
+/// Options of a process of the service.
+#[derive(Args, Debug)]
+pub(crate) struct Process {
+    /// Name of the process in traces.
+    #[arg(long)]
+    name: String,
+    /// Number among the processes of its kind, from 0.
+    #[arg(long, default_value_t = 0)]
+    number: u32,
+    /// The knobs that differ from their defaults, as JSON: '{"execution_streams": 20}'.
+    #[arg(long, default_value = "{}")]
+    config: String,
+    /// End with the process that started this one.
+    #[arg(long)]
+    with_parent: bool,
+    #[command(flatten)]
+    recording: Recording,
+}
+
+fn stage(name: &str) -> std::result::Result<Stage, String> {
+    Stage::from_name(name).ok_or_else(|| "it is off, context, spans or full".to_owned())
+}
+
+impl Recording {
+    fn stage(&self) -> Stage {
+        let default = if self.trace.is_some() { Stage::Full } else { Stage::Off };
+        self.stage.unwrap_or(default)
+    }
+
+    /// The launcher of this program's processes. The folder of traces is made.
+    pub(crate) fn launcher(&self) -> Result<Launcher> {
+        if let Some(folder) = &self.trace {
+            std::fs::create_dir_all(folder).map_err(|source| Error::Path {
+                path: folder.clone(),
+                doing: "make the folder of traces",
+                source,
+            })?;
+        }
+        Ok(Launcher {
+            stage: self.stage(),
+            trace: self.trace.clone(),
+            segments: self.segments.clone(),
+            ..launcher()?
+        })
+    }
+}
+
+/// The launcher of this program's processes, which records nothing.
+pub(crate) fn launcher() -> Result<Launcher> {
+    let program = std::env::current_exe()
+        .map_err(|source| Error::System { doing: "find this program", source })?;
+    Ok(Launcher {
+        program,
+        stage: Stage::Off,
+        trace: None,
+        segments: None,
+        config: Config::default(),
+    })
+}
+
+impl Process {
+    pub(crate) fn common(&self) -> Result<Common> {
+        if self.with_parent {
+            let signal = Some(rustix::process::Signal::KILL);
+            rustix::process::set_parent_process_death_signal(signal).map_err(|error| {
+                Error::System {
+                    doing: "follow the process that started this",
+                    source: error.into(),
+                }
+            })?;
+        }
+        Ok(Common {
+            name: self.name.clone(),
+            number: self.number,
+            stage: self.recording.stage(),
+            trace: self.recording.trace.clone(),
+            segments: self.recording.segments.clone(),
+            config: serde_json::from_str(&self.config)
+                .map_err(|source| Error::Json { doing: "read --config", source })?,
+        })
+    }
+}
