@@ -32,7 +32,7 @@
 //! ```
 //!
 //! Read in this order: [`record`], the 64 bytes; [`interval`], the parts of a call; [`callpath`], the hash; [`context`], the
-//! bytes on the wire; [`file`], the trace; [`pvar`], performance variables; [`recorder`], all of it together.
+//! bytes on the wire; [`file`], the trace; [`pvar`], performance variables; [`recorder`], all of it together. The hosts below `host` are features: `tonic`.
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +43,8 @@ pub mod context;
 pub mod pvar;
 pub mod file;
 pub mod recorder;
+#[cfg(feature = "tonic")]
+pub mod host;
 mod error;
 
 pub use context::{Attached, Context};

@@ -1,0 +1,7 @@
+//! The layers for tonic, with real connections over the loopback.
+
+#[path = "../../../examples/tonic_echo/echo.rs"]
+mod echo;
+mod trace;
+mod calls;
+mod python;
