@@ -23,7 +23,7 @@ __all__ = [
     "aio_server_interceptor",
     "client_interceptor",
     "current",
-    "recorder",
+    "running",
     "server_interceptor",
     "start",
     "stop",
@@ -44,7 +44,7 @@ def start(name, folder, config=None, **options):
     return _recorder
 
 
-def recorder():
+def running():
     """Returns the recorder of this process, or None before `start`."""
     return _recorder
 

@@ -47,9 +47,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
 
     // Third line: the layer of the server.
-    let server = Server::builder().layer(ServerLayer::new());
+    let mut server = Server::builder().layer(ServerLayer::new());
 
-    tokio::spawn(server.add_service(service).serve_with_incoming(incoming));
+    let server = server.add_service(service);
+    tokio::spawn(server.serve_with_incoming(incoming));
     if words.first().is_some_and(|word| word == "serve") {
         println!("{address}");
         tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()))

@@ -80,7 +80,7 @@ impl Call {
     }
 
     /// Begins the side of the caller, and writes the context into the headers of the request.
-    pub(super) fn call(shared: &Arc<Shared>, rpc: Rpc, sent: &mut HeaderMap) -> Self {
+    pub(super) fn send(shared: &Arc<Shared>, rpc: Rpc, sent: &mut HeaderMap) -> Self {
         let scope = Scope::current();
         // A caller without a scope of ours may have set a context, or another system's header.
         let parent = Context::current().or_else(|| headers::context(sent));

@@ -83,7 +83,7 @@ where
             return AnswerFuture::new(self.inner.call(request), None);
         }
         let rpc = self.shared.names.rpc(&recorder, request.uri().path());
-        let call = Call::call(&self.shared, rpc, request.headers_mut());
+        let call = Call::send(&self.shared, rpc, request.headers_mut());
         let flow = call.request();
         let request = request.map(|body| Body::new(Metered::new(body, recorder, flow)));
         AnswerFuture::new(self.inner.call(request), Some(call))

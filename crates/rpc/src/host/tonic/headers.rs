@@ -103,7 +103,8 @@ mod tests {
             |text, expected| assert_eq!(timeout_ns(&of(GRPC_TIMEOUT, text)), expected, "{text}");
         check("1S", Some(1_000_000_000));
         check("250m", Some(250_000_000));
-        check("99999999H", Some(99_999_999 * 3_600_000_000_000));
+        // Longer than the clock counts is as good as never.
+        check("99999999H", None);
         for text in ["", "S", "123456789S", "-1S", "1", "1x", "1 S"] {
             check(text, None);
         }
