@@ -32,7 +32,8 @@
 //! ```
 //!
 //! Read in this order: [`record`], the 64 bytes; [`interval`], the parts of a call; [`callpath`], the hash; [`context`], the
-//! bytes on the wire; [`file`], the trace; [`pvar`], performance variables; [`recorder`], all of it together. The hosts below `host` are features: `tonic`.
+//! bytes on the wire; [`file`], the trace; [`pvar`], performance variables; [`drain`], from
+//! memory to disk; [`recorder`], all of it together; `host`, RPC libraries, as features: `tonic`.
 
 #![forbid(unsafe_code)]
 
@@ -42,6 +43,7 @@ pub mod callpath;
 pub mod context;
 pub mod pvar;
 pub mod file;
+pub mod drain;
 pub mod recorder;
 #[cfg(feature = "tonic")]
 pub mod host;

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use skopos_model::unpoisoned;
 
@@ -16,6 +16,8 @@ use crate::record::FIRST_PVAR_TAG;
 
 /// Most variables of a process: a hundred times those of the paper's stack; their tags end far below 2^16.
 pub const MAX_PVARS: usize = 1024;
+/// Most variables of the process that ride on each record: half of a span's values.
+pub const MAX_RIDING: usize = 7;
 /// Longest name or unit of a variable, in bytes.
 pub const MAX_PVAR_NAME_BYTES: usize = 128;
 
@@ -137,11 +139,19 @@ struct Entry {
     source: Option<Source>,
 }
 
+/// A function that hears of each new variable.
+type Listener = Box<dyn Fn(&PvarInfo) + Send + Sync>;
+
 /// The variables of a process.
 #[derive(Default)]
 pub struct Registry {
     entries: RwLock<Entries>,
     sessions: AtomicU64,
+    listener: OnceLock<Listener>,
+    /// Numbers of the variables of the process that ride on each record.
+    riding: RwLock<Arc<[u16]>>,
+    /// Length of `riding`: the common case, zero, costs one load.
+    riders: AtomicU32,
 }
 
 #[derive(Default)]
@@ -209,11 +219,50 @@ impl Registry {
             Some(old) if old.info != entry.info => return Err(Error::PvarDiffers(name.to_owned())),
             Some(old) => *old = entry,
             None => {
+                // Under the lock, so that the listener hears of the variables by number.
+                if let Some(listener) = self.listener.get() {
+                    listener(&entry.info);
+                }
                 entries.list.push(entry);
                 entries.by_name.insert(name.to_owned(), number);
             }
         }
         Ok(Pvar { number })
+    }
+
+    /// Has `listener` called for each variable that is registered from now on. The first listener stays.
+    pub(crate) fn listen(&self, listener: impl Fn(&PvarInfo) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
+    }
+
+    /// Samples a variable of the process at the end of each span from now on: the value rides on the span's record.
+    ///
+    /// # Errors
+    /// [`Error::Sample`] if the variable is bound to requests; [`Error::PvarsFull`] if
+    /// [`MAX_RIDING`] variables ride already.
+    pub fn ride(&self, pvar: Pvar) -> Result<(), Error> {
+        let entry = self.entry(pvar.number).ok_or(Error::Session)?;
+        let name = entry.info.name.clone();
+        if entry.source.is_none() {
+            return Err(Error::Sample { name, why: "rides on the record of its request anyway" });
+        }
+        let mut riding = unpoisoned(self.riding.write());
+        if riding.contains(&pvar.number) {
+            return Ok(());
+        }
+        if riding.len() >= MAX_RIDING {
+            return Err(Error::PvarsFull { name, capacity: MAX_RIDING });
+        }
+        *riding = riding.iter().copied().chain([pvar.number]).collect();
+        self.riders.store(riding.len() as u32, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the numbers of the variables that ride on each record; `None` if there are none.
+    #[inline]
+    pub(crate) fn riding(&self) -> Option<Arc<[u16]>> {
+        let riders = self.riders.load(Ordering::Relaxed);
+        (riders > 0).then(|| Arc::clone(&*unpoisoned(self.riding.read())))
     }
 
     /// Returns the descriptions of all variables, by number.
@@ -239,6 +288,11 @@ impl Registry {
             Some((entry.info.number, source()))
         };
         entries.iter().filter_map(sample).collect()
+    }
+
+    /// Returns the description of one variable.
+    pub(crate) fn info(&self, number: u16) -> Option<PvarInfo> {
+        self.entry(number).map(|entry| entry.info.clone())
     }
 
     fn entry(&self, number: u16) -> Option<Arc<Entry>> {

@@ -102,6 +102,11 @@ pub(crate) fn check_owner(dir: &Path) -> Result<u32, Error> {
 
 /// Returns the segment files in `dir`, by name; an empty list if the directory does not exist.
 pub(crate) fn segment_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    files_of(dir, "seg")
+}
+
+/// Returns the files in `dir` whose names have this ending, by name; an empty list if the directory does not exist.
+pub(crate) fn files_of(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, Error> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -112,7 +117,7 @@ pub(crate) fn segment_files(dir: &Path) -> Result<Vec<PathBuf>, Error> {
         let path = entry.map_err(Error::io(dir, "cannot list it"))?.path();
         let named =
             path.file_stem().and_then(|s| s.to_str()).is_some_and(|s| check_name(s).is_ok());
-        if named && path.extension().is_some_and(|e| e == "seg") {
+        if named && path.extension().is_some_and(|e| e == ending) {
             files.push(path);
         }
     }
@@ -170,6 +175,24 @@ impl DirLock {
         sys::lock(&file).map_err(Error::io(&path, "cannot lock"))?;
         Ok(Self(file))
     }
+}
+
+/// Makes the file at `path` anew, with this mode and length.
+pub(crate) fn create_file(path: &Path, mode: u32, len: u64) -> Result<File, Error> {
+    let _ = fs::remove_file(path);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(Error::io(path, "cannot create"))?;
+    // Set the mode again: a umask must not hide root's facts from the users of the machine.
+    file.set_permissions(Permissions::from_mode(mode))
+        .map_err(Error::io(path, "cannot set its permissions"))?;
+    file.set_len(len).map_err(Error::io(path, "cannot set its length"))?;
+    Ok(file)
 }
 
 /// Removes the file at `path` if it is still `own`. If `own` was removed by hand, a new publisher may have

@@ -96,6 +96,19 @@ pub enum Error {
         /// The version in it.
         found: u32,
     },
+    /// A segment of a recorder cannot have these lengths.
+    #[error(
+        "{0} rings of {1} records: at most 1024 rings of 64 to 65536 records, a power of two, and 4 GiB"
+    )]
+    Rings(u32, u32),
+    /// A definition is too long, or the region of definitions is full.
+    #[error("the segment `{segment}` has no room for a definition of {bytes} bytes")]
+    DefinitionsFull {
+        /// The segment's name.
+        segment: String,
+        /// Length of the definition.
+        bytes: usize,
+    },
     /// The name cannot be the file name of a segment.
     #[error("`{0}` is not a name: 1 to {MAX_NAME_BYTES} of the characters a-z 0-9 _ - .")]
     Name(String),

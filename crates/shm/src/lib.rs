@@ -69,7 +69,7 @@
 //! and waking; `marks`, the interest of readers; `clocks`, `own_segment`, `writer` and `publisher`, the writing side; `segment`, `vertex`,
 //! `directory`, `subscribe`, `feed`, `snapshot` and `host`, the reading side; `typed`, handles for numbers of one type;
 //! `notifier`, a descriptor for `epoll`; `process`, the publisher's process
-//! and its children; `map` and `sys`, the unsafe access to memory and the system calls.
+//! and its children; [`records`], segments of recorders, whose rings are drained; [`ticks`], the cheapest clock; `map` and `sys`, the unsafe access to memory and the system calls.
 //!
 //! # Invariants
 //! - A reader never blocks a writer, never sees a torn sample, never sees samples out of order.
@@ -88,6 +88,7 @@ pub mod layout;
 mod ring;
 mod wait;
 mod entry;
+pub mod records;
 mod clocks;
 mod marks;
 #[cfg(not(loom))]
@@ -133,6 +134,10 @@ mod map;
 #[cfg(not(loom))]
 mod sys;
 #[cfg(not(loom))]
+pub mod ticks;
+#[cfg(not(loom))]
+mod exit;
+#[cfg(not(loom))]
 mod error;
 mod sync;
 
@@ -141,6 +146,7 @@ pub use ring::Published;
 pub use {
     dir::{DIR_VARIABLE, default_dir, runtime_dir, search_path},
     error::Error,
+    exit::at_exit,
     feed::{Feed, FeedEvent},
     host::{Host, SegmentVersions},
     notifier::Notifier,

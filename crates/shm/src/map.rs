@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, Weak};
 use skopos_model::unpoisoned;
 
 use crate::layout::{Entry, FIXED_BYTES, GROUP_BYTES, Group, LIVE_OFFSET, Live, Marks};
+use crate::records::layout::{RECORDS_LIVE_OFFSET, RecordSlot, RecordsLive, RingHead};
+use crate::records::ring::RawRing;
 use crate::ring::{Place, RawVertex, Slot, VertexHead};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -76,6 +78,12 @@ unsafe impl Shared for VertexHead {}
 unsafe impl Shared for Slot {}
 // SAFETY: `repr(C)`, of atomic integers.
 unsafe impl Shared for Marks {}
+// SAFETY: `repr(C)`, of atomic integers.
+unsafe impl Shared for RecordsLive {}
+// SAFETY: `repr(C)`, of atomic integers.
+unsafe impl Shared for RingHead {}
+// SAFETY: `repr(C)`, of atomic integers.
+unsafe impl Shared for RecordSlot {}
 
 /// A value in mapped memory, which stays mapped as long as this lives. A handle that holds it gets to the value
 /// without a look at the mapping: on a cold path each object on the way is a cache line that is fetched.
@@ -123,6 +131,38 @@ pub(crate) struct PinnedVertex {
 impl Clone for PinnedVertex {
     fn clone(&self) -> Self {
         Self { head: self.head.clone(), ..*self }
+    }
+}
+
+/// A ring of records in mapped memory, like [`Pinned`].
+#[derive(Debug)]
+pub(crate) struct PinnedRing {
+    head: Pinned<RingHead>,
+    first: NonNull<RecordSlot>,
+    mask: u64,
+}
+
+// SAFETY: as for `Pinned`: the slots are of atomics, and the memory stays mapped.
+unsafe impl Send for PinnedRing {}
+
+impl PinnedRing {
+    /// Returns the head of the ring.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> &RingHead {
+        &self.head
+    }
+
+    /// Returns the number of slots less one.
+    #[inline(always)]
+    pub(crate) fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    /// Returns the slot of record `ticket`.
+    #[inline(always)]
+    pub(crate) fn slot(&self, ticket: u64) -> &RecordSlot {
+        // SAFETY: `Mapping::pin_ring` checked that `mask + 1` slots follow `first`; the rest as in `Pinned`.
+        unsafe { self.first.add((ticket & self.mask) as usize).as_ref() }
     }
 }
 
@@ -284,6 +324,25 @@ impl Mapping {
         self.vertex(place)?;
         let head = self.pin(place.offset)?;
         Some(PinnedVertex { head, slots: place.slots, byte_words: place.byte_ring_bytes / 8 })
+    }
+
+    /// Returns the part of the header of a recorder's segment that changes.
+    #[inline]
+    pub(crate) fn records_live(&self) -> Option<&RecordsLive> {
+        self.at(RECORDS_LIVE_OFFSET)
+    }
+
+    /// Returns the ring of records with its head and its first slot at these offsets.
+    pub(crate) fn ring(&self, head: u64, slots: u64, records: u32) -> Option<RawRing<'_>> {
+        Some(RawRing { head: self.at(head)?, slots: self.slice(slots, records as usize)? })
+    }
+
+    /// Returns a ring of records with its memory; `records` is a power of two.
+    pub(crate) fn pin_ring(&self, head: u64, slots: u64, records: u32) -> Option<PinnedRing> {
+        let raw = self.ring(head, slots, records)?;
+        let (first, count) = (NonNull::from(raw.slots.first()?), raw.slots.len() as u64);
+        count.is_power_of_two().then_some(())?;
+        Some(PinnedRing { head: self.pin(head)?, first, mask: count - 1 })
     }
 
     /// Copies the fixed part of a header.

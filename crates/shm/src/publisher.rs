@@ -1,8 +1,8 @@
 //! The publisher: one process makes a segment, registers vertices and publishes samples.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ impl Builder {
         header.flags_id = flags_id;
         // The file has another name until it is complete: a `.seg` file is always locked and valid.
         let new_path = path.with_extension("new");
-        let file = create(&new_path, 0o600, header.file_bytes)?;
+        let file = dir::create_file(&new_path, 0o600, header.file_bytes)?;
         if !sys::try_lock(&file).map_err(Error::io(&new_path, "cannot lock"))? {
             return Err(held(&new_path, &self.name));
         }
@@ -173,23 +173,6 @@ fn held(path: &Path, name: &str) -> Error {
         }
         Err(e) => e,
     }
-}
-
-fn create(path: &Path, mode: u32, len: u64) -> Result<File, Error> {
-    let _ = fs::remove_file(path);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-        .open(path)
-        .map_err(Error::io(path, "cannot create"))?;
-    // Set the mode again: a umask must not hide root's facts from the users of the machine.
-    file.set_permissions(fs::Permissions::from_mode(mode))
-        .map_err(Error::io(path, "cannot set its permissions"))?;
-    file.set_len(len).map_err(Error::io(path, "cannot set its length"))?;
-    Ok(file)
 }
 
 /// The action of which [`Builder::create`] says that it failed on Linux before 4.14.

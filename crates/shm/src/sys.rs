@@ -258,3 +258,47 @@ pub(crate) fn sleep_on_any(words: &[(&AtomicU32, u32)], timeout: Duration) -> bo
     };
     has_slept(result)
 }
+
+/// Reads `CLOCK_MONOTONIC`, ns.
+#[inline]
+pub(crate) fn monotonic() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` outlives the call. The clock exists on every Linux, so the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Reads the counter of the processor.
+#[inline(always)]
+pub(crate) fn counter() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 processor has the instruction, which reads a counter and touches no memory.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let ticks: u64;
+        // SAFETY: Linux lets programs read this register; the instruction touches no memory.
+        unsafe {
+            core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack));
+        }
+        ticks
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        monotonic()
+    }
+}
+
+/// Calls `work` when the process ends by `exit`.
+pub(crate) fn at_exit(work: extern "C" fn()) {
+    // SAFETY: takes a pointer to a function without arguments, which lives as long as this library.
+    unsafe { libc::atexit(work) };
+}
+
+/// Returns the id of this thread in the kernel.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: takes no arguments and touches no memory of ours.
+    u32::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
+}

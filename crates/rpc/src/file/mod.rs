@@ -148,7 +148,7 @@ pub struct Counters {
     pub overwritten: u64,
     /// Records that were deleted with the oldest parts of the trace, or that no disk took.
     pub deleted: u64,
-    /// Calls whose callpath has no node of its own, and count as `other`.
+    /// Callpaths that were one too many, and count as `other`. A thread that met others in between asks again.
     pub nodes_refused: u64,
     /// Names of calls that were one too many, and count as `other`.
     pub names_refused: u64,
@@ -156,6 +156,8 @@ pub struct Counters {
     pub peers_refused: u64,
     /// Values for which a span had no room.
     pub values_refused: u64,
+    /// Definitions for which shared memory had no room.
+    pub definitions_refused: u64,
     /// Number of times that the budget of overhead switched something off.
     pub budget_steps: u64,
     /// Stage of recording: 0 off, 1 context, 2 spans, 3 full.

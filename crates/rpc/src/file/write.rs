@@ -134,7 +134,8 @@ impl TraceWriter {
         result.map_err(Error::io(&self.path, "cannot write the trace"))
     }
 
-    fn frame(&mut self, kind: u32, parts: &[&[u8]]) -> Result<(), Error> {
+    /// Writes a frame whose payload is `parts`, one behind the other.
+    pub(crate) fn frame(&mut self, kind: u32, parts: &[&[u8]]) -> Result<(), Error> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if len > MAX_PAYLOAD_BYTES {
             let source = io::Error::from(io::ErrorKind::FileTooLarge);

@@ -15,7 +15,7 @@ use crate::support::{
 const CHILD_SECONDS: u32 = 30;
 
 /// Forks. The child does `work`, which returns true if all is well.
-fn fork(work: impl FnOnce() -> bool) -> libc::pid_t {
+pub(crate) fn fork(work: impl FnOnce() -> bool) -> libc::pid_t {
     // SAFETY: the child calls only `work`, which takes no lock that another thread of the tests may hold, and ends
     // without running anything of the parent's.
     match unsafe { libc::fork() } {
@@ -32,7 +32,7 @@ fn fork(work: impl FnOnce() -> bool) -> libc::pid_t {
 }
 
 /// Waits for the end of a child and returns its raw status.
-fn wait_for(child: libc::pid_t) -> libc::c_int {
+pub(crate) fn wait_for(child: libc::pid_t) -> libc::c_int {
     let mut status = 0;
     // SAFETY: the status outlives the call.
     let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };

@@ -16,6 +16,7 @@ mod mutations;
 mod full;
 mod owners;
 mod publishers;
+mod recorders;
 mod snapshots;
 mod typed;
 mod host;

@@ -1,0 +1,167 @@
+//! The state of a recorder that spans need, and its names.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::Thread;
+
+use skopos_model::unpoisoned;
+use skopos_shm::records::RecordSegment;
+use skopos_shm::records::layout::Counter;
+use skopos_shm::ticks::Ticks;
+
+use crate::callpath::{child, name_hash};
+use crate::file::{Definition, MAX_NAME_BYTES, Node, Peer, cut};
+use crate::pvar::Registry;
+
+/// Most callpath nodes of a process, and most names of calls: a thousand times those of a service, 4 MiB of memory.
+pub const MAX_NODES: usize = 65_536;
+/// Most names of peers: the number in a record has 16 bits.
+pub const MAX_PEERS: usize = 65_535;
+/// Name of the node of all callpaths for which there is no room. It has number 0.
+pub const OTHER: &str = "other";
+
+/// The interned name of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rpc {
+    pub(crate) id: u32,
+    pub(crate) hash: u64,
+}
+
+impl Rpc {
+    /// The name of calls for which there is no room.
+    pub(crate) const OTHER: Self = Self { id: 0, hash: name_hash(OTHER) };
+}
+
+/// The interned name of another entity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PeerId(pub(crate) u16);
+
+/// The state of a recorder.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    /// Number of the recorder in this process and its children.
+    pub(crate) id: u64,
+    pub(crate) stage: AtomicU32,
+    pub(crate) ticks: Ticks,
+    /// Length of a tick in ns: the bits of an f64.
+    ns_per_tick: AtomicU64,
+    pub(crate) segment: RecordSegment,
+    pub(crate) registry: Registry,
+    names: Mutex<Names>,
+    /// The thread that drains the rings; empty if another process does.
+    pub(crate) drainer: OnceLock<Thread>,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    rpcs: HashMap<String, u32>,
+    rpc_names: Vec<String>,
+    /// By parent hash and number of the name.
+    nodes: HashMap<(u64, u32), u32>,
+    peers: HashMap<String, u16>,
+}
+
+impl Inner {
+    pub(crate) fn new(segment: RecordSegment, ticks: Ticks, ns_per_tick: f64) -> Self {
+        static RECORDERS: AtomicU64 = AtomicU64::new(1);
+        let names = Names {
+            rpcs: HashMap::from([(OTHER.to_owned(), 0)]),
+            rpc_names: vec![OTHER.to_owned()],
+            ..Names::default()
+        };
+        let inner = Self {
+            id: RECORDERS.fetch_add(1, Ordering::Relaxed),
+            stage: AtomicU32::new(0),
+            ticks,
+            ns_per_tick: AtomicU64::new(ns_per_tick.to_bits()),
+            segment,
+            registry: Registry::default(),
+            names: Mutex::new(names),
+            drainer: OnceLock::new(),
+        };
+        let (parent_hash, hash) = (0, child(0, Rpc::OTHER.hash));
+        inner.define(&Definition::Node(Node { id: 0, parent_hash, hash, name: OTHER.to_owned() }));
+        inner
+    }
+
+    /// Returns a duration in ns.
+    #[inline]
+    pub(crate) fn ns(&self, ticks: u64) -> u64 {
+        (ticks as f64 * f64::from_bits(self.ns_per_tick.load(Ordering::Relaxed))) as u64
+    }
+
+    pub(crate) fn set_ns_per_tick(&self, ns_per_tick: f64) {
+        self.ns_per_tick.store(ns_per_tick.to_bits(), Ordering::Relaxed);
+    }
+
+    #[cold]
+    pub(crate) fn count(&self, counter: Counter) {
+        self.segment.count(counter, 1);
+    }
+
+    /// Appends a definition. Returns false if there is no room, which the segment counts.
+    pub(crate) fn define(&self, definition: &Definition) -> bool {
+        let (kind, payload) = definition.encode();
+        self.segment.define(kind, &payload).is_ok()
+    }
+
+    /// Wakes the thread that drains the rings.
+    #[cold]
+    pub(crate) fn wake(&self) {
+        if let Some(thread) = self.drainer.get() {
+            thread.unpark();
+        }
+    }
+
+    pub(crate) fn rpc(&self, name: &str) -> Rpc {
+        let name = cut(name, MAX_NAME_BYTES);
+        let mut names = unpoisoned(self.names.lock());
+        if let Some(id) = names.rpcs.get(name) {
+            return Rpc { id: *id, hash: name_hash(name) };
+        }
+        if names.rpc_names.len() >= MAX_NODES {
+            self.count(Counter::NamesRefused);
+            return Rpc::OTHER;
+        }
+        let id = names.rpc_names.len() as u32;
+        names.rpc_names.push(name.to_owned());
+        names.rpcs.insert(name.to_owned(), id);
+        Rpc { id, hash: name_hash(name) }
+    }
+
+    pub(crate) fn peer(&self, name: &str) -> PeerId {
+        let name = cut(name, MAX_NAME_BYTES);
+        let mut names = unpoisoned(self.names.lock());
+        if let Some(id) = names.peers.get(name) {
+            return PeerId(*id);
+        }
+        let id = names.peers.len() as u16 + 1;
+        let is_full = names.peers.len() >= MAX_PEERS;
+        if is_full || !self.define(&Definition::Peer(Peer { id, name: name.to_owned() })) {
+            self.count(Counter::PeersRefused);
+            return PeerId(0);
+        }
+        names.peers.insert(name.to_owned(), id);
+        PeerId(id)
+    }
+
+    /// Returns the node of a call below the path `parent_hash`; node 0 if there is no room.
+    #[cold]
+    pub(crate) fn node(&self, parent_hash: u64, rpc: Rpc) -> u32 {
+        let mut names = unpoisoned(self.names.lock());
+        if let Some(id) = names.nodes.get(&(parent_hash, rpc.id)) {
+            return *id;
+        }
+        let id = names.nodes.len() as u32 + 1;
+        let Some(name) = names.rpc_names.get(rpc.id as usize) else { return 0 };
+        let (hash, name) = (child(parent_hash, rpc.hash), name.clone());
+        let is_full = id as usize >= MAX_NODES;
+        if is_full || !self.define(&Definition::Node(Node { id, parent_hash, hash, name })) {
+            self.count(Counter::NodesRefused);
+            return 0;
+        }
+        names.nodes.insert((parent_hash, rpc.id), id);
+        id
+    }
+}
