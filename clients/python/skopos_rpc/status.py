@@ -11,6 +11,10 @@ _CODES = {
 }
 
 
+# The caller's time began before the request was here, and its cancellation may be here before its deadline.
+EARLY_SECONDS = 0.01
+
+
 def of_code(code):
     """Returns the status of a code; without a code a call that returned is a success."""
     if code is None or code == 0:
@@ -26,7 +30,7 @@ def of_failure(code):
 
 def cancelled(time_remaining):
     """Returns the status of a call whose caller does not wait any more."""
-    passed = time_remaining is not None and time_remaining <= 0
+    passed = time_remaining is not None and time_remaining <= EARLY_SECONDS
     return record.TIMED_OUT if passed else record.CANCELLED
 
 

@@ -60,6 +60,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let request = tonic::Request::new(Bytes::from_static(b"hello"));
             client.unary("/echo.Echo/Relay", request).await?;
         }
+        let mut answers = client.chat(vec![Bytes::from_static(b"hello"); 3]).await?;
+        while answers.message().await?.is_some() {}
         println!("{CALLS} calls; now: skopos trace findings {folder}");
     }
     Recorder::global().close()?;

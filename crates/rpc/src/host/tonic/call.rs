@@ -16,6 +16,9 @@ use crate::interval::Interval;
 use crate::record::Status;
 use crate::recorder::{PeerId, Recorder, Rpc, Span};
 
+/// The greatest difference between the beginnings of a timeout at both ends: the latency of a network.
+const MAX_EARLY: Duration = Duration::from_millis(50);
+
 /// The parts that all calls of a layer share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -190,9 +193,11 @@ impl Call {
     }
 }
 
-/// Returns the moment after which the caller does not wait any more.
+/// Returns the moment after which the caller does not wait any more. It is a little early: the caller's time began before
+/// the request was here, and its cancellation may be here before our own clock says so.
 fn deadline(sent: &HeaderMap) -> Option<Instant> {
-    Instant::now().checked_add(Duration::from_nanos(headers::timeout_ns(sent)?))
+    let timeout = Duration::from_nanos(headers::timeout_ns(sent)?);
+    Instant::now().checked_add(timeout - (timeout / 10).min(MAX_EARLY))
 }
 
 impl Drop for Call {

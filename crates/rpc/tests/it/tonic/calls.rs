@@ -207,11 +207,14 @@ fn a_call_that_is_dropped_was_cancelled_and_one_past_its_deadline_timed_out() {
     let sides = recorded.sides();
     let of = |kind| {
         let sides = sides.iter().filter(|s| s.record.kind == kind && s.name == "echo.Echo/Wait");
-        sides.map(|s| s.record.status).collect::<Vec<_>>()
+        let mut statuses: Vec<_> = sides.map(|s| s.record.status).collect();
+        statuses.sort_unstable_by_key(|status| *status as u8);
+        statuses
     };
     assert_eq!(of(Kind::Target), [Status::Cancelled, Status::TimedOut]);
-    assert_eq!(of(Kind::Origin)[0], Status::Cancelled);
-    assert_ne!(of(Kind::Origin)[1], Status::Ok);
+    assert!(
+        of(Kind::Origin).contains(&Status::Cancelled) && !of(Kind::Origin).contains(&Status::Ok)
+    );
 }
 
 #[test]
