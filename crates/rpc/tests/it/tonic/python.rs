@@ -106,3 +106,14 @@ fn tonic_calls_python() {
     drop(server);
     check(&recorded.sides(), "tonic-client", "python-server");
 }
+
+#[test]
+fn the_tests_of_the_python_package_pass() {
+    let Some(python) = python() else { return };
+    let tests = Path::new(CLIENTS).join("tests");
+    let mut command = Command::new(python);
+    // Without this, the tests would leave compiled files in the sources.
+    command.args(["-B", "-m", "unittest", "discover", "-s"]).arg(tests);
+    let ran = command.output().expect("it starts");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
