@@ -84,7 +84,7 @@ impl Variables {
     /// Registers all variables. The runtime is that of the calling task; outside of a runtime its variables are left out.
     ///
     /// # Errors
-    /// Those of [`crate::Registry::register`].
+    /// The errors of [`crate::Registry::register`].
     pub(super) fn register(recorder: &Recorder) -> Result<Self, Error> {
         use PvarClass::{Counter, Level, Size};
         let pvars = recorder.pvars();
