@@ -217,7 +217,7 @@ impl Drain {
 
     /// Returns the counters of the process, with those that a process counts only while it drains itself.
     fn counters(&self) -> Counters {
-        counters_of(&self.reader)
+        counters_of(|which| self.reader.counter(which), self.reader.stage())
     }
 
     /// Writes the counters if they changed.
@@ -245,9 +245,8 @@ impl Drain {
     }
 }
 
-/// Returns the counters of a segment.
-pub(crate) fn counters_of(reader: &RecordReader) -> Counters {
-    let counter = |which| reader.counter(which);
+/// Returns the counters of a segment, read by `counter`, at this stage.
+pub(crate) fn counters_of(counter: impl Fn(Counter) -> u64, stage: u32) -> Counters {
     Counters {
         without_ring: counter(Counter::WithoutRing),
         overwritten: counter(Counter::Overwritten),
@@ -258,7 +257,7 @@ pub(crate) fn counters_of(reader: &RecordReader) -> Counters {
         values_refused: counter(Counter::ValuesRefused),
         definitions_refused: counter(Counter::DefinitionsRefused),
         budget_steps: counter(Counter::BudgetSteps),
-        stage: reader.stage(),
+        stage,
         stage_wanted: counter(Counter::StageWanted) as u32,
         overhead_ns: counter(Counter::OverheadNs),
     }

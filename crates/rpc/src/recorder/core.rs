@@ -23,9 +23,10 @@ pub const OTHER: &str = "other";
 
 /// The interned name of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct Rpc {
-    pub(crate) id: u32,
     pub(crate) hash: u64,
+    pub(crate) id: u32,
 }
 
 impl Rpc {
@@ -35,6 +36,7 @@ impl Rpc {
 
 /// The interned name of another entity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
 pub struct PeerId(pub(crate) u16);
 
 /// The state of a recorder.
