@@ -1,53 +1,22 @@
 //! Calls between a client and a server of tonic.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use skopos_rpc::host::tonic::{ClientLayer, ClientService, ServerLayer, in_context};
+use skopos_rpc::host::tonic::{ClientService, in_context};
 use skopos_rpc::{Interval, Kind, Recorder, Stage, Status};
-use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
 use tonic::Request;
 use tonic::transport::{Channel, Server};
 
 use super::echo::{EchoClient, EchoServer, Next};
+use super::serving::{client, runtime, serve, serve_with};
 use super::trace::{Recorded, check_joined, only};
 
 const SAY: &str = "/echo.Echo/Say";
 const RELAY: &str = "/echo.Echo/Relay";
 /// Ends a test that hangs, after half a minute.
 const GENEROUS_ROUNDS: usize = 1500;
-
-/// Two threads, so that servers and clients do not wait for each other.
-pub(super) fn runtime() -> Runtime {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(2).enable_all().build().expect("a runtime")
-}
-
-pub(super) async fn serve(recorder: Recorder, service: EchoServer) -> (SocketAddr, JoinHandle<()>) {
-    serve_with(Server::builder(), recorder, service).await
-}
-
-async fn serve_with(
-    builder: Server,
-    recorder: Recorder,
-    service: EchoServer,
-) -> (SocketAddr, JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("bound");
-    let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
-    let server = builder.layer(ServerLayer::with(recorder)).add_service(service);
-    let task = tokio::spawn(async { server.serve_with_incoming(incoming).await.expect("serves") });
-    (address, task)
-}
-
-pub(super) fn client(recorder: Recorder, to: SocketAddr) -> EchoClient<ClientService<Channel>> {
-    let channel = Channel::from_shared(format!("http://{to}")).expect("an address").connect_lazy();
-    EchoClient::new(ClientLayer::with(recorder, Some("echo")).wrap(channel))
-}
 
 /// A relay that works in a spawned task.
 fn say_by(client: EchoClient<ClientService<Channel>>) -> Next {

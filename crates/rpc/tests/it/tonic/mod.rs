@@ -2,6 +2,7 @@
 
 #[path = "../../../examples/tonic_echo/echo.rs"]
 mod echo;
+mod serving;
 mod trace;
 mod calls;
 mod python;

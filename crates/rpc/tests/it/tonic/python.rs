@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use skopos_rpc::{Interval, Kind, Status};
 use tonic::Request;
 
-use super::calls::{client, runtime, serve};
 use super::echo::EchoServer;
+use super::serving::{client, runtime, serve};
 use super::trace::{Recorded, Side, check_joined, only};
 
 const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");

@@ -10,24 +10,24 @@ use skopos_rpc::{Frame, Frames, Interval, Kind, Record, Recorder};
 use tempfile::TempDir;
 
 /// A recorder with a trace of its own.
-pub(super) struct Recorded {
-    pub(super) recorder: Recorder,
-    pub(super) folder: TempDir,
+pub(crate) struct Recorded {
+    pub(crate) recorder: Recorder,
+    pub(crate) folder: TempDir,
 }
 
 /// One side of a call, as the trace has it.
 #[derive(Clone, Debug)]
-pub(super) struct Side {
+pub(crate) struct Side {
     /// Name of the service that recorded it.
-    pub(super) process: String,
-    pub(super) name: String,
-    pub(super) hash: u64,
-    pub(super) record: SpanRecord,
-    pub(super) values: HashMap<String, u64>,
+    pub(crate) process: String,
+    pub(crate) name: String,
+    pub(crate) hash: u64,
+    pub(crate) record: SpanRecord,
+    pub(crate) values: HashMap<String, u64>,
 }
 
 impl Recorded {
-    pub(super) fn start(name: &str) -> Self {
+    pub(crate) fn start(name: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let run = folder.path().join("run");
         let settings = options(name).trace_folder(folder.path()).dir(run);
@@ -35,20 +35,20 @@ impl Recorded {
     }
 
     /// Reads the traces while the recorder goes on.
-    pub(super) fn sides_so_far(&self) -> Vec<Side> {
+    pub(crate) fn sides_so_far(&self) -> Vec<Side> {
         self.recorder.flush().expect("flushed");
         read_folder(self.folder.path())
     }
 
     /// Ends the recorder and reads all traces of its folder.
-    pub(super) fn sides(self) -> Vec<Side> {
+    pub(crate) fn sides(self) -> Vec<Side> {
         self.recorder.close().expect("closed");
         read_folder(self.folder.path())
     }
 }
 
 /// Reads all traces of a folder. Spans are in the order of their records.
-pub(super) fn read_folder(folder: &Path) -> Vec<Side> {
+pub(crate) fn read_folder(folder: &Path) -> Vec<Side> {
     let entries = std::fs::read_dir(folder).expect("the folder").flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "sktrace"));
@@ -96,14 +96,14 @@ fn read(path: &Path) -> Vec<Side> {
 }
 
 impl Side {
-    pub(super) fn interval(&self, interval: Interval) -> u64 {
+    pub(crate) fn interval(&self, interval: Interval) -> u64 {
         let value = self.values.get(interval.name());
         *value.unwrap_or_else(|| panic!("{interval:?} is in {:?}", self.values))
     }
 }
 
 /// Returns the only side of that kind and name.
-pub(super) fn only(sides: &[Side], kind: Kind, name: &str) -> Side {
+pub(crate) fn only(sides: &[Side], kind: Kind, name: &str) -> Side {
     let mut found = sides.iter().filter(|s| s.record.kind == kind && s.name == name);
     let first = found.next().unwrap_or_else(|| panic!("{kind:?} {name} is in {sides:#?}"));
     assert_eq!(found.count(), 0, "one {kind:?} {name}");
@@ -111,7 +111,7 @@ pub(super) fn only(sides: &[Side], kind: Kind, name: &str) -> Side {
 }
 
 /// Checks that two sides belong to one call.
-pub(super) fn check_joined(origin: &Side, target: &Side) {
+pub(crate) fn check_joined(origin: &Side, target: &Side) {
     assert_eq!(origin.record.request_low, target.record.request_low);
     assert_eq!(origin.record.request_high, target.record.request_high);
     assert_eq!(origin.record.span, target.record.span);
