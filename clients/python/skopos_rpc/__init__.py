@@ -2,7 +2,7 @@
 
     import skopos_rpc
     skopos_rpc.start("kv", "/var/tmp/traces")
-    server = grpc.server(pool, interceptors=[skopos_rpc.server_interceptor()])
+    server = grpc.server(pool, interceptors=[skopos_rpc.server_interceptor(pool)])
     channel = skopos_rpc.trace_channel(grpc.insecure_channel(address))
 
 For asyncio: `grpc.aio.server(interceptors=[skopos_rpc.aio_server_interceptor()])` and
@@ -63,10 +63,13 @@ def _needed():
     return _recorder
 
 
-def server_interceptor():
-    """Returns the interceptor for `grpc.server`."""
+def server_interceptor(pool=None):
+    """Returns the interceptor for `grpc.server`; the number of threads of `pool` is recorded as `execution_streams`."""
     from .blocking_server import ServerInterceptor
 
+    threads = getattr(pool, "_max_workers", None)
+    if threads is not None:
+        _needed().set_config("execution_streams", threads)
     return ServerInterceptor(_needed())
 
 

@@ -24,6 +24,14 @@ pub enum Error {
         /// The reason.
         why: String,
     },
+    /// An input cannot be analysed.
+    #[error("{input}: {why}")]
+    Input {
+        /// The trace, the request or the document.
+        input: String,
+        /// The reason, with a form that would be right.
+        why: String,
+    },
     /// Bytes or headers of a request are not a context.
     #[error("not a context: {0}")]
     Context(&'static str),

@@ -45,6 +45,11 @@ pub mod pvar;
 pub mod file;
 pub mod drain;
 pub mod recorder;
+pub mod analysis;
+pub mod folder;
+pub mod export;
+pub mod import;
+pub mod synthetic;
 #[cfg(feature = "tonic")]
 pub mod host;
 mod error;

@@ -1,0 +1,3 @@
+//! Imports of measurements that other programs made.
+
+pub mod margo;

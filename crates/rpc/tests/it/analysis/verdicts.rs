@@ -1,0 +1,54 @@
+use skopos_rpc::analysis::comparison::{Limits, compare, gate};
+use skopos_rpc::analysis::finding::{NodeFacts, RULES, Verdict, judge};
+use skopos_rpc::analysis::trace::Trace;
+use skopos_rpc::synthetic::Service;
+
+#[test]
+fn a_service_with_long_queues_is_told_to_use_more_streams() {
+    // A request takes 0.3 ms of one of four streams, and one comes each 0.08 ms.
+    let loader = Service { requests: 2000, queue_ns: 600_000.0, ..Service::default() }.trace();
+    let trace = Trace::open(&loader).unwrap();
+    let findings = judge(&trace, &NodeFacts::default()).unwrap().findings;
+    assert_eq!(findings[0].finding, "execution_streams");
+    let Verdict::Found(found) = &findings[0].verdict else { panic!("found") };
+    assert_eq!(found.fixes[0].key, "execution_streams");
+    assert_eq!(found.fixes[0].now.as_deref(), Some("4"));
+    assert!(found.evidence[0].value > 0.5, "{:?}", found.evidence);
+}
+
+#[test]
+fn each_rule_has_a_verdict_and_a_reason_where_it_cannot_judge() {
+    let loader = Service { has_details: false, ..Service::default() }.trace();
+    let trace = Trace::open(&loader).unwrap();
+    let findings = judge(&trace, &NodeFacts::default()).unwrap().findings;
+    assert_eq!(findings.len(), RULES.len());
+    let unknown: Vec<&str> = findings
+        .iter()
+        .filter(|judged| matches!(judged.verdict, Verdict::Unknown { .. }))
+        .map(|judged| judged.finding)
+        .collect();
+    for rule in ["execution_streams", "databases", "starved_progress", "large_messages"] {
+        assert!(unknown.contains(&rule), "{rule}: {findings:?}");
+    }
+}
+
+#[test]
+fn equal_runs_pass_a_gate_and_a_slower_one_does_not() {
+    let run = |seed, slow_store| {
+        Service { seed, slow_store, requests: 3000, ..Service::default() }.trace()
+    };
+    let (first, second, slow) = (run(1, 1.0), run(2, 1.0), run(3, 2.0));
+    let [first, second, slow] = [&first, &second, &slow].map(|run| Trace::open(run).unwrap());
+    let same = compare(&first, &second).unwrap();
+    assert_eq!(same.paths.len(), 3);
+    let verdict = gate(&same, &Limits::default());
+    assert!(verdict.passes && verdict.judged == 3, "{verdict:?}");
+    let slower = compare(&first, &slow).unwrap();
+    let verdict = gate(&slower, &Limits::default());
+    assert!(!verdict.passes);
+    assert!(verdict.failures[0].reason.starts_with("its mean rose by"), "{verdict:?}");
+    let change = slower.paths.iter().find(|path| path.names.len() == 2).unwrap();
+    assert!(change.is_significant && change.change.low > 0.2, "{change:?}");
+    // Slower in the other direction is an improvement.
+    assert!(gate(&compare(&slow, &first).unwrap(), &Limits::default()).passes);
+}
