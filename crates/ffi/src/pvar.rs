@@ -78,7 +78,7 @@ pub unsafe extern "C" fn skopos_rpc_pvar_register(
 /// Registers a variable of the process.
 ///
 /// # Safety
-/// As for `skopos_rpc_pvar_register`; `function` may be called with `argument` from any thread until the process ends.
+/// The contract of `skopos_rpc_pvar_register` holds; `function` may be called with `argument` from any thread until the process ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skopos_rpc_pvar_register_source(
     recorder: *const Recorder,

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn skopos_rpc_origin(
 /// Begins the callee's side of a call that arrived at `arrived` ticks, or now if that is 0.
 ///
 /// # Safety
-/// As for `skopos_rpc_origin`; `context` is null or points to a context.
+/// The contract of `skopos_rpc_origin` holds; `context` is null or points to a context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skopos_rpc_target(
     recorder: *const Recorder,
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn skopos_rpc_target(
 /// Begins a step inside of the process.
 ///
 /// # Safety
-/// As for `skopos_rpc_origin`.
+/// The contract of `skopos_rpc_origin` holds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skopos_rpc_local(
     recorder: *const Recorder,

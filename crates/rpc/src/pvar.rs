@@ -186,7 +186,7 @@ impl Registry {
     /// the variable is registered already, the new source replaces the old one.
     ///
     /// # Errors
-    /// Those of [`Registry::register`].
+    /// The errors of [`Registry::register`].
     pub fn register_source(
         &self,
         name: &str,

@@ -1,9 +1,16 @@
 /* Records one call with all that the header offers; compiled as C and as C++. Ends with the line of the check that failed. */
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* fork and waitpid, also with -std=c11 */
+#endif
+
 #include "skopos_rpc.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CHECK(condition)                                                                                              \
     do {                                                                                                              \
@@ -126,6 +133,34 @@ static int record(const skopos_rpc_recorder *recorder) {
     return 0;
 }
 
+/* A child records nothing with the recorder of its parent, and starts its own. */
+static int record_in_child(const skopos_rpc_recorder *of_parent, char **arguments) {
+    skopos_rpc_span span;
+    memset(&span, 0, sizeof span);
+    skopos_rpc_origin(of_parent, skopos_rpc_intern(of_parent, "put"), NULL, &span);
+    CHECK(skopos_rpc_span_end(&span, SKOPOS_RPC_STATUS_OK) == 0);
+    CHECK(skopos_rpc_stage(of_parent) == SKOPOS_RPC_STAGE_OFF);
+    skopos_rpc_options *options = skopos_rpc_options_new("child");
+    const skopos_rpc_recorder *recorder = NULL;
+    CHECK(skopos_rpc_options_dir(options, arguments[1]) == SKOPOS_RPC_OK);
+    CHECK(skopos_rpc_options_trace_folder(options, arguments[2]) == SKOPOS_RPC_OK);
+    CHECK(skopos_rpc_start(options, &recorder) == SKOPOS_RPC_OK);
+    skopos_rpc_origin(recorder, skopos_rpc_intern(recorder, "put"), NULL, &span);
+    CHECK(skopos_rpc_span_end(&span, SKOPOS_RPC_STATUS_OK) > 0);
+    return 0;
+}
+
+static int check_fork(const skopos_rpc_recorder *recorder, char **arguments) {
+    pid_t child = fork();
+    CHECK(child != -1);
+    if (child == 0)
+        exit(record_in_child(recorder, arguments));
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(skopos_rpc_stage(recorder) == SKOPOS_RPC_STAGE_FULL);
+    return 0;
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 3);
     CHECK(skopos_rpc_abi_version() == SKOPOS_RPC_ABI);
@@ -153,6 +188,7 @@ int main(int count, char **arguments) {
     CHECK(skopos_rpc_set_config(recorder, "streams", "2") == SKOPOS_RPC_OK);
     CHECK(skopos_rpc_ticks_to_ns(recorder, 1000000) > 0);
     CHECK(record(recorder) == 0);
+    CHECK(check_fork(recorder, arguments) == 0);
     CHECK(skopos_rpc_flush(recorder) == SKOPOS_RPC_OK);
     /* exit() closes the recorder too, but has nobody to tell of a failure. */
     return skopos_rpc_close(recorder) == SKOPOS_RPC_OK ? 0 : 1;

@@ -50,9 +50,16 @@ fn run(compiler: &str, language: &[&str], libraries_of_program: &[&str]) -> Opti
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let left: Vec<_> = std::fs::read_dir(dir.path().join("run")).expect("made").flatten().collect();
     assert!(left.iter().all(|file| file.path().extension().is_none_or(|e| e != "rpc")), "{left:?}");
-    let mut files = std::fs::read_dir(&traces).expect("made");
-    let path = files.next().expect("a trace").expect("readable").path();
-    Some(Trace::read(&path))
+    let of = |name: &str| {
+        let files = std::fs::read_dir(&traces).expect("made").flatten().map(|file| file.path());
+        let mut named = files.filter(|path| {
+            path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name))
+        });
+        named.next().map(|path| Trace::read(&path)).expect("a trace")
+    };
+    let child = of("child-");
+    assert_eq!((child.spans.len(), child.end), (1, Some(End::Closed)));
+    Some(of("kv-"))
 }
 
 /// A trace of one part.

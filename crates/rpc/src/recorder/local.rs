@@ -45,7 +45,7 @@ thread_local! {
     };
 }
 
-/// What the beginning of a span takes from its thread.
+/// The values that the beginning of a span takes from its thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Begin {
     pub(crate) node: u32,
@@ -148,14 +148,8 @@ pub(crate) fn end<const N: usize>(
         let lamport = thread.lamport;
         let local = thread.local(inner);
         let Some(writer) = &mut local.writer else { return local.claim(inner) };
-        let mut outcome = Stored::Yes;
-        for words in encode(lamport).iter().take(count) {
-            match writer.push(words) {
-                Stored::Yes => {}
-                other => outcome = other,
-            }
-        }
-        Some(outcome)
+        let records = encode(lamport);
+        Some(writer.push(records.get(..count).unwrap_or(&records)))
     });
     match stored {
         Ok(Some(outcome)) => outcome,
