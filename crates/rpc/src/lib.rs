@@ -33,7 +33,7 @@
 //!
 //! Read in this order: [`record`], the 64 bytes; [`interval`], the parts of a call; [`callpath`], the hash; [`context`], the
 //! bytes on the wire; [`file`], the trace; [`pvar`], performance variables; [`drain`], from
-//! memory to disk; [`recorder`], all of it together.
+//! memory to disk; [`recorder`], all of it together; `host`, RPC libraries, as features: `tonic`.
 
 #![forbid(unsafe_code)]
 
@@ -51,6 +51,8 @@ pub mod folder;
 pub mod export;
 pub mod import;
 pub mod synthetic;
+#[cfg(feature = "tonic")]
+pub mod host;
 mod error;
 
 pub use context::{Attached, Context};

@@ -1,5 +1,8 @@
 //! Programs in C and C++ against the header, and the traces that they leave.
 
+mod grpc;
+mod margo;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -6,3 +6,6 @@ mod traces;
 mod recorders;
 mod killed;
 mod analysis;
+
+#[cfg(feature = "tonic")]
+mod tonic;

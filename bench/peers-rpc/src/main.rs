@@ -1,0 +1,25 @@
+//! `peers-rpc span [ROUNDS]` and `peers-rpc echo [ROUNDS]`: the cost of recording, side by side, as JSON on stdout.
+//!
+//! All variants run in one process, in turns, so that a slow moment of the machine meets all of them. Every round is kept.
+
+mod span;
+mod echo;
+mod peers;
+mod statistics;
+
+/// Rounds unless the command says otherwise.
+const ROUNDS: usize = 21;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let rounds = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(ROUNDS);
+    let report = match words.first().map(String::as_str) {
+        Some("span") => span::run(rounds),
+        Some("echo") => echo::run(rounds),
+        _ => {
+            eprintln!("usage: peers-rpc span|echo [ROUNDS]");
+            std::process::exit(2);
+        }
+    };
+    println!("{report:#}");
+}

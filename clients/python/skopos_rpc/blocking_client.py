@@ -1,0 +1,144 @@
+"""Channels of grpcio for threads."""
+
+import collections
+import threading
+import time
+
+import grpc
+
+from . import record
+from .context import from_metadata
+from .span import Origin
+from .status import call_name, of_code
+
+_SERIALIZATION = record.INTERVALS["input_serialization"]
+
+# The call that this thread is about to send: the serializer of a channel does not know its call.
+_sending = threading.local()
+
+
+class _Details(
+    collections.namedtuple(
+        "_Details", ("method", "timeout", "metadata", "credentials", "wait_for_ready", "compression")
+    ),
+    grpc.ClientCallDetails,
+):
+    pass
+
+
+def with_context(details, kind, origin):
+    """Returns `details` with the headers of the context, as a tuple of the class `kind`."""
+    own = ("traceparent", "tracestate")
+    kept = [(key, value) for key, value in details.metadata or () if key not in own]
+    others = next((value for key, value in details.metadata or () if key == "tracestate"), None)
+    fields = {name: getattr(details, name, None) for name in kind._fields}
+    fields["metadata"] = kept + list(origin.headers(others))
+    return kind(**fields)
+
+
+class ClientInterceptor(
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
+):
+    """Records the calls of a channel."""
+
+    def __init__(self, recorder, peer=None):
+        self._recorder = recorder
+        self._peer = peer
+
+    def _intercept(self, continuation, details, request):
+        recorder = self._recorder
+        if not recorder.enabled:
+            return continuation(details, request)
+        foreign, _ = from_metadata(details.metadata)
+        origin = Origin(recorder, call_name(details.method), self._peer, foreign)
+        _sending.origin = origin
+        try:
+            call = continuation(with_context(details, _Details, origin), request)
+        except BaseException:
+            origin.end(record.ERROR)
+            raise
+        finally:
+            _sending.origin = None
+
+        def done(*_):
+            origin.end(of_code(call.code()))
+
+        _when_over(call, done)
+        return call
+
+    intercept_unary_unary = _intercept
+    intercept_unary_stream = _intercept
+    intercept_stream_unary = _intercept
+    intercept_stream_stream = _intercept
+
+
+def _when_over(call, done):
+    """Runs `done` when a call is over, or now if it is. The classes of grpcio differ in what they implement."""
+    try:
+        if call.add_callback(done):
+            return
+    except (AttributeError, NotImplementedError):
+        if hasattr(call, "add_done_callback"):
+            call.add_done_callback(done)
+            return
+    done()
+
+
+def trace_channel(recorder, channel, peer=None):
+    """Returns a channel that records the calls of `channel`, with the time that serialization takes."""
+    return grpc.intercept_channel(_Timed(channel), ClientInterceptor(recorder, peer))
+
+
+def _timed(serializer):
+    """Measures a serializer for the call that this thread sends. Messages of a stream are sent by another thread."""
+    if serializer is None:
+        return None
+
+    def serialize(message):
+        origin = getattr(_sending, "origin", None)
+        if origin is None:
+            return serializer(message)
+        start = time.monotonic_ns()
+        data = serializer(message)
+        origin.value(_SERIALIZATION, time.monotonic_ns() - start)
+        return data
+
+    return serialize
+
+
+class _Timed(grpc.Channel):
+    """A channel whose serializers are measured."""
+
+    def __init__(self, channel):
+        self._channel = channel
+
+    def unary_unary(self, method, request_serializer=None, *args, **kwargs):
+        return self._channel.unary_unary(method, _timed(request_serializer), *args, **kwargs)
+
+    def unary_stream(self, method, request_serializer=None, *args, **kwargs):
+        return self._channel.unary_stream(method, _timed(request_serializer), *args, **kwargs)
+
+    def stream_unary(self, method, request_serializer=None, *args, **kwargs):
+        return self._channel.stream_unary(method, request_serializer, *args, **kwargs)
+
+    def stream_stream(self, method, request_serializer=None, *args, **kwargs):
+        return self._channel.stream_stream(method, request_serializer, *args, **kwargs)
+
+    def subscribe(self, callback, try_to_connect=False):
+        self._channel.subscribe(callback, try_to_connect)
+
+    def unsubscribe(self, callback):
+        self._channel.unsubscribe(callback)
+
+    def close(self):
+        self._channel.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+        return False

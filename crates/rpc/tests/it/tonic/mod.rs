@@ -1,0 +1,8 @@
+//! The layers for tonic, with real connections over the loopback.
+
+#[path = "../../../examples/tonic_echo/echo.rs"]
+mod echo;
+mod serving;
+mod trace;
+mod calls;
+mod python;
