@@ -13,4 +13,10 @@
 mod bytes;
 mod error;
 
+pub mod int;
+mod tag;
+pub mod netns;
+pub mod plane;
+
 pub use error::Error;
+pub use tag::{Key, MIN_KEY_BYTES, TAG_REPORT_BYTES};

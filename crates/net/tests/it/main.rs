@@ -1,1 +1,11 @@
 //! Tests of the crate from outside.
+//!
+//! `codec` has packets from the tables of the specifications, and odd ones; `dissector` exchanges packets with
+//! layers of scapy, which were written from the same tables; `plane` runs the data plane on chains of network
+//! namespaces, which `chain` makes.
+
+mod chain;
+
+mod codec;
+mod dissector;
+mod plane;
