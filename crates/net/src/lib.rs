@@ -17,6 +17,8 @@ pub mod int;
 mod tag;
 pub mod netns;
 pub mod plane;
+pub mod collector;
+pub mod lab;
 
 pub use error::Error;
 pub use tag::{Key, MIN_KEY_BYTES, TAG_REPORT_BYTES};

@@ -105,14 +105,6 @@ impl Chain {
         ip(&["-n", &right, "link", "set", far, "up"]);
     }
 
-    pub(crate) fn left(&self) -> Namespace {
-        Namespace::named(&self.name(0)).expect("it was made")
-    }
-
-    pub(crate) fn right(&self) -> Namespace {
-        Namespace::named(&self.name(self.switches + 1)).expect("it was made")
-    }
-
     /// Returns a switch; the first is number 1.
     pub(crate) fn switch(&self, number: usize) -> Namespace {
         Namespace::named(&self.name(number)).expect("it was made")

@@ -283,7 +283,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_packets_are_read(
         hops in proptest::collection::vec(any_hop(), 0..8),
         sequence in any::<u32>(),
         remaining in any::<u8>(),

@@ -2,10 +2,13 @@
 //!
 //! `codec` has packets from the tables of the specifications, and odd ones; `dissector` exchanges packets with
 //! layers of scapy, which were written from the same tables; `plane` runs the data plane on chains of network
-//! namespaces, which `chain` makes.
+//! namespaces, which `chain` makes; `collector` feeds a collector with reports;
+//! `lab` builds labs.
 
 mod chain;
 
 mod codec;
+mod collector;
 mod dissector;
+mod lab;
 mod plane;
