@@ -10,8 +10,6 @@
 use std::env;
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,8 +22,8 @@ use skopos_net::int::{
 };
 use skopos_net::plane::INT_PORT;
 
-/// Datagrams that are made beforehand and sent again and again.
-const DATAGRAMS: u32 = 1024;
+/// Datagrams that are made beforehand. Each has its own number, so that none is a replay.
+const DATAGRAMS: u32 = 100_000;
 const PATHS: u32 = 64;
 const HOPS: u32 = 3;
 
@@ -36,17 +34,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             let tagged = if key.is_some() { "with a tag" } else { "without a tag" };
             let datagrams: Vec<Vec<u8>> =
                 (0..DATAGRAMS).map(|number| datagram(number, reports, key.as_ref())).collect();
-            let rate = from_memory(&datagrams, key.clone(), seconds)? * f64::from(reports);
+            let rate = from_memory(&datagrams, key.clone(), seconds)?;
             println!(
                 "{reports} reports a datagram, {tagged}, from memory: {rate:.0} reports/s of processor time"
             );
-            let (rate, share, lost) = from_socket(&datagrams, key, seconds)?;
+            let (rate, share, lost) = from_socket(&datagrams, key)?;
             println!(
                 "{reports} reports a datagram, {tagged}, from a socket: {:.0} reports/s taken with {:.0} % of a \
                  core, so {:.0} reports/s a core; the kernel dropped {:.1} %",
-                rate * f64::from(reports),
+                rate,
                 share * 100.0,
-                rate * f64::from(reports) / share,
+                rate / share,
                 lost * 100.0
             );
         }
@@ -58,66 +56,55 @@ fn settings(key: Option<Key>) -> CollectorSettings {
     let everywhere: IpAddr = [0, 0, 0, 0].into();
     let mut settings = CollectorSettings::new(vec![(everywhere, 0)]);
     settings.datagrams_per_second = u32::MAX;
-    // The datagrams come again and again, and a collector with a key would refuse them.
     settings.key = key;
     settings
 }
 
-/// Returns datagrams a second of processor time.
+/// Returns reports a second of processor time.
 fn from_memory(
     datagrams: &[Vec<u8>],
     key: Option<Key>,
     seconds: u64,
 ) -> Result<f64, Box<dyn Error>> {
-    let mut collector = Collector::new(([127, 0, 0, 1], 0).into(), settings(key))?;
-    let (begin, before) = (Instant::now(), processor_seconds());
-    let mut count = 0u64;
+    let begin = Instant::now();
+    let (mut count, mut used) = (0, 0.0);
     while begin.elapsed() < Duration::from_secs(seconds) {
+        let mut collector = Collector::new(([127, 0, 0, 1], 0).into(), settings(key.clone()))?;
+        let before = processor_seconds();
         for datagram in datagrams {
             collector.handle([127, 0, 0, 1].into(), datagram, begin.elapsed());
         }
-        count += datagrams.len() as u64;
+        used += processor_seconds() - before;
+        count += collector.counts().reports;
     }
-    Ok(count as f64 / (processor_seconds() - before))
+    Ok(count as f64 / used)
 }
 
-/// Returns datagrams a second, the share of a core that the collector used, and the share of datagrams that the
-/// kernel dropped.
-fn from_socket(
-    datagrams: &[Vec<u8>],
-    key: Option<Key>,
-    seconds: u64,
-) -> Result<(f64, f64, f64), Box<dyn Error>> {
+/// Sends each datagram once. Returns reports a second, the share of a core that the collector used, and the share
+/// of datagrams that the kernel dropped.
+fn from_socket(datagrams: &[Vec<u8>], key: Option<Key>) -> Result<(f64, f64, f64), Box<dyn Error>> {
     let mut collector = Collector::new(([127, 0, 0, 1], 0).into(), settings(key))?;
     let address = collector.address()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let (sender_stop, own) = (stop.clone(), datagrams.to_vec());
-    let sender = thread::spawn(move || send(address, &own, &sender_stop));
+    let own = datagrams.to_vec();
     let (begin, before) = (Instant::now(), processor_seconds());
-    let mut taken = 0;
-    while begin.elapsed() < Duration::from_secs(seconds) {
+    let sender = thread::spawn(move || send(address, &own));
+    loop {
         match collector.receive(begin.elapsed())? {
+            0 if sender.is_finished() => break,
             0 => thread::sleep(Duration::from_millis(1)),
-            count => taken += count,
+            _ => {}
         }
     }
     let (wall, used) = (begin.elapsed().as_secs_f64(), processor_seconds() - before);
-    stop.store(true, Ordering::Relaxed);
-    let sent = sender.join().map_err(|_| "the sender failed")??;
-    let lost = 1.0 - taken as f64 / sent as f64;
-    Ok((taken as f64 / wall, used / wall, lost.max(0.0)))
+    sender.join().map_err(|_| "the sender failed")??;
+    let counts = collector.counts();
+    let lost = 1.0 - counts.datagrams as f64 / datagrams.len() as f64;
+    Ok((counts.reports as f64 / wall, used / wall, lost))
 }
 
-fn send(to: SocketAddr, datagrams: &[Vec<u8>], stop: &AtomicBool) -> std::io::Result<u64> {
+fn send(to: SocketAddr, datagrams: &[Vec<u8>]) -> std::io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
-    let mut sent = 0;
-    while !stop.load(Ordering::Relaxed) {
-        for datagram in datagrams {
-            socket.send_to(datagram, to)?;
-        }
-        sent += datagrams.len() as u64;
-    }
-    Ok(sent)
+    datagrams.iter().try_for_each(|datagram| socket.send_to(datagram, to).map(drop))
 }
 
 /// Processor time of this thread.

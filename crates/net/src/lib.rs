@@ -17,6 +17,7 @@ pub mod int;
 mod tag;
 pub mod netns;
 pub mod plane;
+pub mod ioam;
 pub mod collector;
 pub mod lab;
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::CollectorSettings;
 use super::counts::CollectorCounts;
+use super::settings::CollectorSettings;
 
 /// The most addresses that have a bucket. An address beyond them is refused until one of them was silent.
 pub const MAX_SOURCES: usize = 4096;

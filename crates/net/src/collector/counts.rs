@@ -1,4 +1,4 @@
-//! What the collector says about itself.
+//! The numbers of the collector itself.
 
 /// Numbers since the collector was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

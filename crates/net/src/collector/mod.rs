@@ -11,28 +11,36 @@
 //! interval; [`Collector::poll`] does both. At high rates `receive` wants a thread of its own: the buffer of the
 //! socket holds about 20 000 reports.
 //!
-//! Read in this order: `counts`, `admission`, `sequence`, `table`, `state`, this file, `facts`.
+//! Read in this order: `settings`, `counts`, `admission`, `sequence`, `table`, `state`, this file, `facts`, and a file
+//! for each family.
 
+mod settings;
 mod counts;
 mod admission;
 mod sequence;
 mod table;
 mod state;
 mod facts;
+mod path;
+mod port;
+mod int_node;
+mod telemetry;
 mod drops;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use skopos_model::schema;
+
 use crate::Error;
 use crate::int::{Inner, Packet, Reports};
-use crate::tag::Key;
 
 pub use admission::MAX_SOURCES;
 pub use counts::CollectorCounts;
 pub use facts::FactSink;
 pub use sequence::WINDOW;
+pub use settings::CollectorSettings;
 pub use state::{MAX_NODES, MAX_PATHS, MAX_PORTS};
 
 use admission::Admission;
@@ -46,27 +54,6 @@ const DATAGRAM_BYTES: usize = 9216;
 
 /// Bytes that the kernel keeps for a collector that is busy.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
-
-/// Settings of a collector.
-#[derive(Clone, Debug)]
-pub struct CollectorSettings {
-    /// The networks from which reports may come, each with the bits of its prefix. No network, no reports.
-    pub sources: Vec<(IpAddr, u8)>,
-    /// Datagrams that a source may send in a second.
-    pub datagrams_per_second: u32,
-    /// The key of the site. With it, datagrams without the right tag are refused.
-    pub key: Option<Key>,
-    /// The UDP port of INT in the packets that reports carry.
-    pub int_port: u16,
-}
-
-impl CollectorSettings {
-    /// Returns settings that accept reports of these networks: 20 000 datagrams a second from each source.
-    pub fn new(sources: Vec<(IpAddr, u8)>) -> Self {
-        let int_port = crate::plane::INT_PORT;
-        Self { sources, datagrams_per_second: 20_000, key: None, int_port }
-    }
-}
 
 /// A collector of telemetry reports.
 #[derive(Debug)]
@@ -179,7 +166,37 @@ impl Collector {
         if let Some(drops) = drops::of(&self.socket) {
             self.counts.kernel_drops = drops;
         }
-        facts::publish(&mut self.state, &self.counts, sink);
+        self.remove_gone(sink);
+        let mut instance = String::new();
+        for (key, state) in self.state.paths.iter_mut() {
+            path::name(key, &mut instance);
+            path::publish(&instance, state, sink);
+        }
+        for (key, state) in self.state.ports.iter_mut() {
+            port::name(key, &mut instance);
+            port::publish(&instance, state, sink);
+        }
+        for (key, state) in self.state.nodes.iter_mut() {
+            int_node::name(key, &mut instance);
+            int_node::publish(&instance, state, sink);
+        }
+        telemetry::publish(&self.counts, sink);
+    }
+
+    fn remove_gone(&mut self, sink: &mut dyn FactSink) {
+        let mut instance = String::new();
+        for key in self.state.paths.take_gone() {
+            path::name(key, &mut instance);
+            sink.remove(&schema::path::FAMILY, &instance);
+        }
+        for key in self.state.ports.take_gone() {
+            port::name(key, &mut instance);
+            sink.remove(&schema::port::FAMILY, &instance);
+        }
+        for key in self.state.nodes.take_gone() {
+            int_node::name(key, &mut instance);
+            sink.remove(&schema::int_node::FAMILY, &instance);
+        }
     }
 
     /// Takes all datagrams that wait, and hands over all facts. Returns the number of datagrams.

@@ -1,4 +1,4 @@
-//! What the collector knows about paths, ports and nodes.
+//! The state of paths, ports and nodes.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;

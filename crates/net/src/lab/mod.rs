@@ -5,9 +5,10 @@
 //!   [`Lab::up`] or [`down`] of that name.
 //! - A lab touches nothing but the namespaces with its name, and its folder.
 //!
-//! Read in this order: `topology` (the file), this file, `tap` and `delay` (links with a delay), `disk`.
+//! Read in this order: `topology` (the file), `command`, this file, `tap` and `delay` (links with a delay), `disk`.
 
 mod topology;
+mod command;
 mod tap;
 mod delay;
 mod disk;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::netns::{NAMED, Namespace};
+use command::{finished, run};
 use delay::DelayLine;
 use disk::RunningDisk;
 
@@ -316,24 +318,4 @@ fn shape(namespace: &str, interface: &str, rate_mbit: f64, queue_bytes: u32) -> 
         &limit,
     ];
     run("tc", &[&["-n", namespace][..], &words].concat())
-}
-
-/// Runs a program that must succeed.
-fn run(program: &str, words: &[&str]) -> Result<(), Error> {
-    finished(program, words, Command::new(program).args(words).output()).map(drop)
-}
-
-fn finished(
-    program: &str,
-    words: &[&str],
-    output: std::io::Result<Output>,
-) -> Result<Output, Error> {
-    let doing = format!("run {program} {}", words.join(" "));
-    let output = output.map_err(Error::system(doing.clone()))?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let why = if said.is_empty() { output.status.to_string() } else { said };
-    Err(Error::system(doing)(std::io::Error::other(why)))
 }

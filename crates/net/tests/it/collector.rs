@@ -235,7 +235,7 @@ fn a_forger_is_refused_before_its_datagrams_are_parsed() {
     collector.handle(from(), &tagged(0), now);
     collector.handle(from(), &tagged(1), now);
     assert_eq!((collector.counts().reports, collector.counts().replays), (2, 0));
-    // What was recorded on the network is not new.
+    // A datagram that was recorded on the network is not new.
     collector.handle(from(), &tagged(0), now);
     collector.handle(from(), &tagged(1), now);
     assert_eq!((collector.counts().reports, collector.counts().replays), (2, 2));

@@ -132,7 +132,7 @@ fn a_link_with_a_rate_queues() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed() {
+fn remains_of_a_killed_process_are_removed() {
     if cannot() {
         return;
     }

@@ -14,6 +14,7 @@
 
 use skopos_model::schema::{insight, path};
 
+use super::definition::quotient;
 use super::record::Record;
 use super::*;
 

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use super::command::run;
 use super::topology::Disk;
-use super::{Error, run};
+use crate::Error;
 use server::{Arm, Server};
 
 /// The deepest folder whose files [`RunningDisk::drop_cache`] visits.

@@ -20,7 +20,7 @@ fn path_health() {
          path/10.9.0.1-10.9.0.2/latency_seconds ?no packet\npath/10.9.0.1-10.9.0.2/changes_total 0",
         r#"{"time_ns": 1700000010000000000, "path": "10.9.0.1-10.9.0.2", "latency_seconds": null,
             "hops_seconds": null, "loss_ratio": null, "queue_bytes": null, "changes_total": 0.0, "unknown": {
-            "latency_seconds": "no packet", "loss_ratio": "no packet in the last interval",
+            "latency_seconds": "n01/path/10.9.0.1-10.9.0.2/latency_seconds is unknown: no packet", "loss_ratio": "no packet in the last interval",
             "hops_seconds": "no n01/path/10.9.0.1-10.9.0.2/hops_latency_seconds",
             "queue_bytes": "no n01/path/10.9.0.1-10.9.0.2/queue_bytes_max"}}"#,
     );
