@@ -18,6 +18,9 @@ fn configured() -> Chain {
         (1, "link set p2 nomaster"),
         (1, "address add fd0a::1/64 dev p1 nodad"),
         (1, "address add fd0b::1/64 dev p2 nodad"),
+        // A router asks for its neighbours from its link-local address.
+        (1, "address add fe80::1/64 dev p1 nodad"),
+        (1, "address add fe80::2/64 dev p2 nodad"),
         (0, "address add fd0a::2/64 dev eth0 nodad"),
         (2, "address add fd0b::2/64 dev eth0 nodad"),
         (0, "route add fd0b::/64 via fd0a::1"),
