@@ -1,5 +1,5 @@
-//! Loads BPF programs into the kernel and attaches them to tracepoints, and opens events of the kernel. The crates that have programs,
-//! `sense` and `task`, share this loader and know nothing of each other.
+//! Loads BPF programs into the kernel and attaches them to tracepoints and network interfaces, and opens events of the
+//! kernel. The crates that have programs, `sense`, `net` and `task`, share this loader and know nothing of each other.
 //!
 //! aya's own loader first makes values of all types of the kernel, which takes 20 ms and 20 MB for a moment. So
 //! this crate uses only aya's parser of objects and its maps, and looks up the few values that a program needs
@@ -21,5 +21,5 @@ mod bytes;
 mod sys;
 
 pub use causes::with_causes;
-pub use load::{At, Loaded, Program, load};
+pub use load::{At, Direction, Loaded, Program, load};
 pub use sys::{EventAttributes, EventsOf, open_event};

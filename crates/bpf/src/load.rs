@@ -1,5 +1,5 @@
 //! Loads an object: creates the maps of its programs, patches in the values that depend on the running kernel,
-//! loads the programs and attaches them to their tracepoints.
+//! loads the programs and attaches them to their tracepoints and interfaces.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -30,17 +30,35 @@ const LOAD_CONSTANT: u8 = 0x18;
 pub struct Program<'a> {
     /// The name of its function.
     pub name: &'a str,
-    /// The tracepoint that calls it.
+    /// The place in the kernel that calls it.
     pub at: At<'a>,
 }
 
-/// A tracepoint.
+/// A place in the kernel that calls programs.
 #[derive(Clone, Copy, Debug)]
 pub enum At<'a> {
-    /// With the kernel's own values as arguments, by name.
+    /// A tracepoint, with the kernel's own values as arguments, by name.
     Raw(&'a str),
-    /// With a record whose fields the `format` file describes, by the number in the `id` file beside it.
+    /// A tracepoint, with a record whose fields the `format` file describes, by the number in the `id` file
+    /// beside it.
     Event(u64),
+    /// An interface, with each packet in one direction, by the interface's number in the network namespace of
+    /// this thread. Programs run in the order in which they were attached. Needs Linux 6.6.
+    Interface {
+        /// Number of the interface.
+        index: u32,
+        /// The direction of its packets.
+        direction: Direction,
+    },
+}
+
+/// A direction of packets at an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Packets that arrive, before the network stack gets them.
+    Ingress,
+    /// Packets that leave, before the queue of the interface gets them.
+    Egress,
 }
 
 /// Loaded programs, which run until this value is dropped.
@@ -100,18 +118,22 @@ fn attach(object: &Object, Program { name, at }: &Program<'_>) -> io::Result<Own
     let kind = match at {
         At::Raw(_) => sys::Kind::RawTracepoint,
         At::Event(_) => sys::Kind::Tracepoint,
+        At::Interface { .. } => sys::Kind::Classifier,
     };
     let loaded = sys::load(name, kind, &function.instructions, &program.license);
     let loaded = loaded.map_err(|(e, why)| {
         io::Error::new(e.kind(), format!("the kernel refused the program {name}: {e}: {why}"))
     })?;
-    let failed =
-        |e: io::Error, what: String| io::Error::new(e.kind(), format!("tracepoint {what}: {e}"));
+    let failed = |e: io::Error, what: String| io::Error::new(e.kind(), format!("{what}: {e}"));
     match at {
         At::Raw(tracepoint) => sys::attach(loaded.as_fd(), &CString::new(*tracepoint)?)
-            .map_err(|e| failed(e, (*tracepoint).to_owned())),
-        At::Event(id) => {
-            sys::attach_event(loaded.as_fd(), *id).map_err(|e| failed(e, id.to_string()))
+            .map_err(|e| failed(e, format!("tracepoint {tracepoint}"))),
+        At::Event(id) => sys::attach_event(loaded.as_fd(), *id)
+            .map_err(|e| failed(e, format!("tracepoint {id}"))),
+        At::Interface { index, direction } => {
+            let ingress = *direction == Direction::Ingress;
+            sys::attach_interface(loaded.as_fd(), *index, ingress)
+                .map_err(|e| failed(e, format!("interface {index}")))
         }
     }
 }

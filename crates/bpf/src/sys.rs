@@ -1,5 +1,5 @@
 //! `bpf` and `perf_event_open`, which the C library does not wrap: loads programs and attaches them to
-//! tracepoints. Maps files of the kernel into memory.
+//! tracepoints and interfaces. Maps files of the kernel into memory.
 
 use std::ffi::{CStr, c_int};
 use std::fs::File;
@@ -13,11 +13,17 @@ use aya_obj::generated::bpf_insn;
 
 const PROG_LOAD: c_int = 5;
 const RAW_TRACEPOINT_OPEN: c_int = 17;
+const LINK_CREATE: c_int = 28;
+
+/// Kinds of attachment to an interface: the programs of an interface in their order (`tcx`).
+const TCX_INGRESS: u32 = 46;
+const TCX_EGRESS: u32 = 47;
 
 /// The kind of a program.
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub(crate) enum Kind {
+    Classifier = 3,
     Tracepoint = 5,
     RawTracepoint = 17,
 }
@@ -59,7 +65,21 @@ struct Tracepoint {
     unused: u32,
 }
 
-/// Loads a program for a tracepoint.
+/// The head of `union bpf_attr` for a link to an interface. Without a relative program, the new program is the
+/// last of the interface.
+#[repr(C)]
+#[derive(Default)]
+struct InterfaceLink {
+    program: u32,
+    interface: u32,
+    kind: u32,
+    flags: u32,
+    relative: u32,
+    padding: u32,
+    expected_revision: u64,
+}
+
+/// Loads a program.
 ///
 /// # Errors
 /// The kernel's error, and the last line of the verifier's log.
@@ -109,6 +129,22 @@ pub(crate) fn attach(program: BorrowedFd<'_>, tracepoint: &CStr) -> io::Result<O
     };
     // SAFETY: the name outlives the call.
     unsafe { bpf(RAW_TRACEPOINT_OPEN, &to) }
+}
+
+/// Attaches a program to an interface until the returned descriptor is closed or the interface is removed.
+pub(crate) fn attach_interface(
+    program: BorrowedFd<'_>,
+    interface: u32,
+    ingress: bool,
+) -> io::Result<OwnedFd> {
+    let to = InterfaceLink {
+        program: program.as_raw_fd() as u32,
+        interface,
+        kind: if ingress { TCX_INGRESS } else { TCX_EGRESS },
+        ..InterfaceLink::default()
+    };
+    // SAFETY: the attributes have no addresses.
+    unsafe { bpf(LINK_CREATE, &to) }
 }
 
 /// `struct perf_event_attr` in its first published size, which every kernel accepts.

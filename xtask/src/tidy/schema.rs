@@ -125,15 +125,18 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
     if family.metric.is_empty() {
         report.about("", "the family has no metric".to_owned(), "add one, or remove the file");
     }
-    // Facts about the agent come from the agent, insights from `score`, and facts about other nodes from
-    // the live plane.
+    // Facts about the agent come from the agent, insights from `score`, facts about other nodes from the live
+    // plane, and facts about networks from the collector of telemetry reports.
     let heard = format!("crates/node/src/{name}.rs");
     // Until the live plane has its own crate.
     let before = format!("crates/skopos/src/live/{name}.rs");
     let computed = format!("crates/score/src/{name}/mod.rs");
     let sensor = format!("crates/sense/src/{name}.rs");
-    let has_source =
-        [&computed, &heard, &sensor, &before].iter().any(|path| tree.file(path).is_some());
+    // Networks report their own state.
+    let collected = format!("crates/net/src/collector/{name}.rs");
+    let has_source = [&computed, &heard, &sensor, &before, &collected]
+        .iter()
+        .any(|path| tree.file(path).is_some());
     if !name.starts_with("self") && !has_source {
         report.about(
             "",

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use skopos_model::Topic;
-use skopos_model::schema::{Metric, device, fsinfo, peer, remote_fs, slurm};
+use skopos_model::schema::{Metric, device, fsinfo, path, peer, remote_fs, slurm};
 
 use super::definition::Formula;
 use super::tier_remaining_capacity::{default_remote_tier, default_tier};
 use super::*;
 use crate::graph::InsightSpec;
 
-/// The most devices, file systems, peers and jobs each with insights: a device has nine insights,
+/// The most devices, file systems, peers, jobs and paths each with insights: a device has nine insights,
 /// and more devices would crowd out the facts themselves.
 pub const MAX_INSTANCES: usize = 128;
 
@@ -39,6 +39,7 @@ pub struct BuiltIn {
     served: BTreeMap<Box<str>, Box<str>>,
     peers: BTreeSet<Box<str>>,
     jobs: BTreeSet<Box<str>>,
+    paths: BTreeSet<Box<str>>,
     /// The instances that have vertices now.
     present: BTreeMap<Instances, BTreeSet<Box<str>>>,
     /// The families that are not measured, with the reason.
@@ -76,13 +77,14 @@ pub struct DefinitionState {
     pub why_none: Option<String>,
 }
 
-const ALL_INSTANCES: [Instances; 6] = [
+const ALL_INSTANCES: [Instances; 7] = [
     Instances::Node,
     Instances::Devices,
     Instances::FileSystems,
     Instances::Tiers,
     Instances::Peers,
     Instances::Jobs,
+    Instances::Paths,
 ];
 
 impl BuiltIn {
@@ -98,6 +100,7 @@ impl BuiltIn {
             served: BTreeMap::new(),
             peers: BTreeSet::new(),
             jobs: BTreeSet::new(),
+            paths: BTreeSet::new(),
             present: BTreeMap::new(),
             missing: BTreeMap::new(),
         };
@@ -125,6 +128,7 @@ impl BuiltIn {
             Anchor::Served => set(&mut self.served, instance),
             Anchor::Peer => self.peers.insert(instance),
             Anchor::Job => self.jobs.insert(instance),
+            Anchor::Path => self.paths.insert(instance),
         };
         if changed { self.update() } else { Changes::default() }
     }
@@ -139,6 +143,7 @@ impl BuiltIn {
             Anchor::Served => self.served.remove(instance).is_some(),
             Anchor::Peer => self.peers.remove(instance),
             Anchor::Job => self.jobs.remove(instance),
+            Anchor::Path => self.paths.remove(instance),
         };
         if changed { self.update() } else { Changes::default() }
     }
@@ -203,6 +208,7 @@ impl BuiltIn {
             Instances::Tiers => owned(&mut self.tiers.tiers().iter().map(|tier| &*tier.name)),
             Instances::Peers => self.peers.clone(),
             Instances::Jobs => self.jobs.clone(),
+            Instances::Paths => self.paths.clone(),
         }
     }
 
@@ -271,6 +277,9 @@ impl BuiltIn {
             ),
             Instances::Peers => ("peer", "no peer is configured"),
             Instances::Jobs => ("slurm", "no job has an allocation on this node"),
+            Instances::Paths => {
+                ("path", "no packet with in-band telemetry was reported to this node")
+            }
         };
         match self.missing.get(family) {
             Some(reason) => format!("{family}: skipped: {reason}"),
@@ -288,13 +297,15 @@ enum Anchor {
     Served,
     Peer,
     Job,
+    Path,
 }
 
-static ANCHORS: [(&Metric, Anchor); 6] = [
+static ANCHORS: [(&Metric, Anchor); 7] = [
     (&device::KIND, Anchor::Kind),
     (&fsinfo::TYPE, Anchor::Type),
     (&fsinfo::DEVICE, Anchor::Holder),
     (&remote_fs::TYPE, Anchor::Served),
     (&peer::PROBES_TOTAL, Anchor::Peer),
     (&slurm::ALLOCATION, Anchor::Job),
+    (&path::PACKETS_TOTAL, Anchor::Path),
 ];

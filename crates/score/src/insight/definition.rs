@@ -7,12 +7,12 @@ use skopos_model::schema::Metric;
 use super::*;
 use crate::input::Input;
 
-/// A built-in insight: a row of the paper's Table 1.
+/// A built-in insight: a row of the paper's Table 1, or one about paths of packets.
 #[derive(Debug)]
 pub struct Definition {
     /// Name, help, unit and type: a metric of `schema/insight.toml`.
     pub metric: &'static Metric,
-    /// The row in Table 1.
+    /// The row in Table 1; a number from 16 on for an insight that the table does not have.
     pub row: u8,
     /// The name for people.
     pub name: &'static str,
@@ -44,6 +44,8 @@ pub enum Instances {
     Peers,
     /// Each job with an allocation on this node.
     Jobs,
+    /// Each path of packets whose telemetry is collected on this node.
+    Paths,
 }
 
 /// An input of a definition.
@@ -104,7 +106,7 @@ impl InputSpec {
 pub struct Subject {
     /// The node, as in topics.
     pub node: Arc<str>,
-    /// The device, file system, tier, peer or job, as in topics; `node` for the node itself.
+    /// The device, file system, tier, peer, job or path, as in topics; `node` for the node itself.
     pub instance: Box<str>,
     /// The `tiers` file.
     pub tiers: Arc<Tiers>,

@@ -4,7 +4,7 @@ use super::definition::Definition;
 use super::*;
 
 /// The rows of Table 1 in their order. Each row has one metric, except device load, which has a
-/// second metric that is easier to use.
+/// second metric that is easier to use. After them come the insights about paths of packets.
 pub static DEFINITIONS: &[&Definition] = &[
     &msca::DEFINITION,
     &interference_factor::DEFINITION,
@@ -22,4 +22,7 @@ pub static DEFINITIONS: &[&Definition] = &[
     &device_load::BUSY_DEFINITION,
     &node_energy_per_transfer::DEFINITION,
     &allocation_characteristics::DEFINITION,
+    &path_health::DEFINITION,
+    &congestion_point::DEFINITION,
+    &slow_pair::DEFINITION,
 ];

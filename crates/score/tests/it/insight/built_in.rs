@@ -49,11 +49,11 @@ const OF_THE_NODE: [&str; 3] =
     ["node_availability", "node_energy_per_transfer_joules", "system_time"];
 
 #[test]
-fn all_fifteen_rows_are_defined_and_in_order() {
+fn all_rows_of_the_table_and_those_about_paths_are_defined_and_in_order() {
     let mut rows: Vec<u8> = DEFINITIONS.iter().map(|d| d.row).collect();
     assert!(rows.is_sorted());
     rows.dedup();
-    assert_eq!(rows, (1..=15).collect::<Vec<u8>>());
+    assert_eq!(rows, (1..=18).collect::<Vec<u8>>());
     for definition in DEFINITIONS {
         let name = definition.metric.name;
         assert_eq!(definition.metric.path, "insight", "{name}");
@@ -100,6 +100,8 @@ fn vertices_follow_facts() {
     seen.fact("n01/slurm/4711/allocation", None);
     assert_eq!(seen.count("/n02/network_health"), 1);
     assert_eq!(seen.count("/4711/allocation_characteristics"), 1);
+    seen.fact("n01/path/10.9.0.1-10.9.0.2/packets_total", None);
+    assert_eq!(seen.count("/10.9.0.1-10.9.0.2/"), 3);
 
     for fact in [
         "n01/device/nvme0n1/kind",
@@ -111,6 +113,7 @@ fn vertices_follow_facts() {
         "n01/remote_fs/lustre/type",
         "n01/peer/n02/probes_total",
         "n01/slurm/4711/allocation",
+        "n01/path/10.9.0.1-10.9.0.2/packets_total",
         "n01/device/never/kind",
     ] {
         seen.gone(fact);

@@ -7,5 +7,6 @@ mod built_in;
 mod device;
 mod end_to_end;
 mod node;
+mod paths;
 mod storage;
 mod tiers;

@@ -1,0 +1,26 @@
+//! The numbers of the collector itself.
+
+/// Numbers since the collector was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectorCounts {
+    /// Datagrams that arrived.
+    pub datagrams: u64,
+    /// Reports that were read.
+    pub reports: u64,
+    /// Datagrams that the kernel dropped because the collector was too slow.
+    pub kernel_drops: u64,
+    /// Datagrams from addresses that are not allowed.
+    pub refused_sources: u64,
+    /// Datagrams beyond the rate of their source.
+    pub over_quota: u64,
+    /// Datagrams without the right tag.
+    pub bad_tags: u64,
+    /// Datagrams with a number that was seen before. They are refused if there is a key.
+    pub replays: u64,
+    /// Datagrams and reports that are not of the known format.
+    pub malformed: u64,
+    /// Packets about paths, ports and nodes for which there was no room.
+    pub beyond_bounds: u64,
+    /// Paths, ports and nodes that were discarded for newer ones.
+    pub evicted: u64,
+}

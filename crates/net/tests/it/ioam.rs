@@ -1,0 +1,91 @@
+//! IOAM through the kernel of this machine: a host, a router and a host.
+
+use std::net::{Ipv6Addr, UdpSocket};
+use std::time::Duration;
+
+use skopos_net::ioam::{TraceRequest, receive, receive_options, set_trace};
+use skopos_net::netns::Namespace;
+
+use crate::chain::{Chain, cannot};
+
+const NAMESPACE: u16 = 123;
+
+/// Makes the switch of a chain a router, and all nodes know the namespace.
+fn configured() -> Chain {
+    let chain = Chain::new(1);
+    for (node, words) in [
+        (1, "link set p1 nomaster"),
+        (1, "link set p2 nomaster"),
+        (1, "address add fd0a::1/64 dev p1 nodad"),
+        (1, "address add fd0b::1/64 dev p2 nodad"),
+        // A router asks for its neighbours from its link-local address.
+        (1, "address add fe80::1/64 dev p1 nodad"),
+        (1, "address add fe80::2/64 dev p2 nodad"),
+        (0, "address add fd0a::2/64 dev eth0 nodad"),
+        (2, "address add fd0b::2/64 dev eth0 nodad"),
+        (0, "route add fd0b::/64 via fd0a::1"),
+        (2, "route add fd0a::/64 via fd0b::1"),
+        (1, "ioam namespace add 123 data 0x17"),
+        (2, "ioam namespace add 123 data 0xbad"),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        chain.run(node, &[&["ip", "-6"][..], &words].concat());
+    }
+    let set = |node: usize, key: &str, value: &str| {
+        chain.run(node, &["sh", "-c", &format!("echo {value} >/proc/sys/net/ipv6/{key}")]);
+    };
+    set(1, "conf/all/forwarding", "1");
+    for (node, interface) in [(1, "p1"), (1, "p2"), (2, "eth0")] {
+        set(node, &format!("conf/{interface}/ioam6_enabled"), "1");
+    }
+    set(1, "ioam6_id", "11");
+    set(2, "ioam6_id", "12");
+    set(1, "conf/p1/ioam6_id", "1");
+    set(1, "conf/p2/ioam6_id", "2");
+    chain
+}
+
+fn socket(chain: &Chain, node: usize, port: u16) -> UdpSocket {
+    let namespace: Namespace = chain.switch(node);
+    let socket =
+        namespace.run(|| Ok(UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)))).expect("runs");
+    let socket = socket.expect("a port");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    socket
+}
+
+#[test]
+fn kernels_on_the_way_fill_a_trace() {
+    if cannot() {
+        return;
+    }
+    if !std::path::Path::new("/proc/sys/net/ipv6/ioam6_id").exists() {
+        println!("skipped: this kernel has no IOAM (Linux 5.15)");
+        return;
+    }
+    let chain = configured();
+    let (sender, receiver) = (socket(&chain, 0, 0), socket(&chain, 2, 7000));
+    receive_options(&receiver).expect("IPv6");
+    let to = ("fd0b::2".parse::<Ipv6Addr>().expect("an address"), 7000);
+    let mut buffer = [0; 64];
+    sender.send_to(b"without", to).expect("sent");
+    assert_eq!(receive(&receiver, &mut buffer).expect("arrived"), (7, None));
+    set_trace(&sender, TraceRequest { namespace: NAMESPACE, nodes: 4 }).expect("root");
+    sender.send_to(b"with a trace", to).expect("sent");
+    let (bytes, trace) = receive(&receiver, &mut buffer).expect("arrived");
+    assert_eq!(&buffer[..bytes], b"with a trace");
+    let trace = trace.expect("a trace");
+    assert_eq!((trace.namespace, trace.overflow), (NAMESPACE, false));
+    let nodes: Vec<_> =
+        trace.nodes.iter().map(|node| (node.node, node.ingress, node.data)).collect();
+    assert_eq!(nodes[0], (Some(11), Some(1), Some(0x17)));
+    assert_eq!(trace.nodes[0].egress, Some(2));
+    assert_eq!((nodes[1].0, nodes[1].2), (Some(12), Some(0xbad)), "the anomaly code of the host");
+    let times: Vec<_> = trace.nodes.iter().map(|node| (node.seconds, node.microseconds)).collect();
+    assert!(times[0] <= times[1] && times[0].0.is_some(), "{times:?}");
+    // Room for one node only.
+    set_trace(&sender, TraceRequest { namespace: NAMESPACE, nodes: 1 }).expect("root");
+    sender.send_to(b"short", to).expect("sent");
+    let trace = receive(&receiver, &mut buffer).expect("arrived").1.expect("a trace");
+    assert_eq!((trace.overflow, trace.nodes.len(), trace.nodes[0].node), (true, 1, Some(11)));
+}
