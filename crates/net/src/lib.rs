@@ -12,5 +12,6 @@
 
 mod bytes;
 mod error;
+pub mod anomaly;
 
 pub use error::Error;
