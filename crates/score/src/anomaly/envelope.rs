@@ -1,12 +1,15 @@
 //! Detects values that stay outside of the range in which a series moves.
 //!
-//! The detector keeps the lowest and the highest value of each of the last [`BUCKETS`] buckets of
-//! samples. The envelope runs from the second lowest of the minima to the second highest of the
-//! maxima, so one bucket with an odd value does not widen it. A value is outside if it is beyond an
-//! edge by more than `margin` times the width of the envelope, and unusual if `persist` samples in a
-//! row are outside: a single spike is not unusual. No season and no shape of noise is assumed, so
-//! series that are quiet for minutes and then busy for seconds (write-back, garbage collection) have
-//! an envelope too.
+//! The detector keeps two ranges for each of the last [`BUCKETS`] buckets of samples: that of the
+//! values, and that of the *levels*, which are values that two samples in a row reach. A single spike
+//! is a value and not a level. The envelope of each runs from the second lowest minimum to the second
+//! highest maximum, so one odd bucket does not widen it. A value is outside of an envelope if it is
+//! beyond an edge by more than `margin` times the width.
+//!
+//! A value is unusual after `persist` samples in a row outside of the envelope of values, or one more
+//! outside of that of levels, which is narrower. So a large step is found at once, a small one a
+//! sample later, and spikes are not unusual. No season and no shape of noise is assumed: a series that
+//! is quiet for minutes and then busy for seconds (write-back, garbage collection) has envelopes too.
 //!
 //! An edge that moves inwards does so slowly, with a memory of [`MEMORY_BUCKETS`] buckets, because
 //! loads come back after minutes. A value outside enters its bucket only up to the bound, and not at
@@ -29,7 +32,8 @@ pub struct Settings {
     pub margin: f64,
     /// The number of samples before judging begins.
     pub after: u32,
-    /// The number of samples in a row that are outside of the envelope before they are unusual.
+    /// The number of samples in a row that are outside of the envelope of values before they are
+    /// unusual. A row outside of the envelope of levels is one longer.
     pub persist: u32,
     /// The least distance from an edge, in the unit of the value.
     pub min_spread: f64,
@@ -42,19 +46,19 @@ impl Settings {
     pub const DEFAULT: Self =
         Self { window: 480, margin: 0.5, after: 120, persist: 2, min_spread: 0.0 };
 
-    /// The shortest window: four samples in a bucket.
-    pub const MIN_WINDOW: u32 = 4 * BUCKETS as u32;
+    /// The shortest window: six samples in a bucket.
+    pub const MIN_WINDOW: u32 = 6 * BUCKETS as u32;
     /// The longest window: a day of seconds; it costs no memory.
     pub const MAX_WINDOW: u32 = 86_400;
     /// The most samples in a row: a minute of seconds. Later news is of little use.
     pub const MAX_PERSIST: u32 = 60;
 }
 
-/// The number of buckets: the second highest of 24 maxima is a quantile of about 0.995 of the samples.
-pub const BUCKETS: usize = 24;
+/// The number of buckets: the second highest of 16 maxima leaves out what is seen in one of them only.
+pub const BUCKETS: usize = 16;
 
 /// The memory of an edge that moves inwards: an hour with the default window at a sample a second.
-pub const MEMORY_BUCKETS: u32 = 180;
+pub const MEMORY_BUCKETS: u32 = 120;
 
 /// The number of unusual samples after which their values are a new level.
 pub const LEVEL_SAMPLES: u32 = 120;
@@ -66,24 +70,27 @@ const CLEAR_SAMPLES: u32 = 3;
 const CLEAR_RATIO: f64 = 0.5;
 
 /// The number of buckets from which the second of them is an edge, and not the first.
-const ROBUST_BUCKETS: usize = 8;
+const ROBUST_BUCKETS: usize = 6;
 
 /// The detector.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     settings: Settings,
     seen: u32,
-    buckets: [Range; BUCKETS],
+    values: Ranges,
+    levels: Ranges,
     /// The number of closed buckets since the start.
     closed: u32,
-    open: Range,
     in_open: u32,
-    edges: Range,
     /// A running mean, for the expected value.
-    level: f64,
+    mean: f64,
+    /// The value that was fed before.
+    before: f64,
     latest: f64,
     score: f64,
+    /// Samples in a row outside of the envelope of levels, and of that of values.
     outside: u32,
+    far_outside: u32,
     inside: u32,
     raised_for: u32,
     raised: bool,
@@ -112,15 +119,16 @@ impl Envelope {
         Self {
             settings,
             seen: 0,
-            buckets: [Range::EMPTY; BUCKETS],
+            values: Ranges::EMPTY,
+            levels: Ranges::EMPTY,
             closed: 0,
-            open: Range::EMPTY,
             in_open: 0,
-            edges: Range::EMPTY,
-            level: 0.0,
+            mean: 0.0,
+            before: f64::NAN,
             latest: 0.0,
             score: 0.0,
             outside: 0,
+            far_outside: 0,
             inside: 0,
             raised_for: 0,
             raised: false,
@@ -129,37 +137,38 @@ impl Envelope {
         }
     }
 
-    /// Returns the distance from an edge beyond which a value is outside.
-    fn room(&self) -> f64 {
-        let Range { low, high } = self.edges;
+    /// Returns the distance from an edge of `ranges` beyond which a value is outside.
+    fn room(&self, ranges: &Ranges) -> f64 {
+        let Range { low, high } = ranges.edges;
         let least = spread::least(self.settings.min_spread, low.abs().max(high.abs()));
         let young = BUCKETS as f64 / 2.0 / f64::from(self.closed.max(1));
         (self.settings.margin * (1.0 + young) * (high - low)).max(least)
     }
 
+    /// Returns the distance of a value from `ranges`: 1 at the bound.
+    fn score(&self, ranges: &Ranges, value: f64) -> f64 {
+        let Range { low, high } = ranges.edges;
+        (value - high).max(low - value).max(0.0) / self.room(ranges)
+    }
+
     /// Adds a value to the open bucket, and closes the bucket when it is full.
     fn feed(&mut self, value: f64) {
-        self.open = self.open.with(value);
+        // The first value has none before it, and `min` and `max` ignore a NaN.
+        self.values.open = self.values.open.with(value);
+        let Range { low, high } = self.levels.open;
+        let (least, most) = (value.max(self.before), value.min(self.before));
+        self.levels.open = Range { low: low.min(least), high: high.max(most) };
+        self.before = value;
         self.in_open += 1;
         let in_bucket = (self.settings.window / BUCKETS as u32).max(1);
         let fed = self.closed.saturating_mul(in_bucket).saturating_add(self.in_open);
-        self.level += (value - self.level) / f64::from(fed.clamp(1, self.settings.window.max(1)));
+        self.mean += (value - self.mean) / f64::from(fed.clamp(1, self.settings.window.max(1)));
         if self.in_open >= in_bucket {
-            self.close();
+            self.values.close(self.closed);
+            self.levels.close(self.closed);
+            self.closed = self.closed.saturating_add(1);
+            self.in_open = 0;
         }
-    }
-
-    fn close(&mut self) {
-        self.buckets[self.closed as usize % BUCKETS] = self.open;
-        self.closed = self.closed.saturating_add(1);
-        (self.open, self.in_open) = (Range::EMPTY, 0);
-        let known = &self.buckets[..BUCKETS.min(self.closed as usize)];
-        let edges = edges(known);
-        let follow = |memory: f64, now: f64| memory + (now - memory) / f64::from(MEMORY_BUCKETS);
-        let high = follow(self.edges.high, edges.high).max(edges.high);
-        let low = follow(self.edges.low, edges.low).min(edges.low);
-        // The first edges have no memory: infinite numbers make no mean.
-        self.edges = if self.closed == 1 { edges } else { Range { low, high } };
     }
 
     /// Takes a sample of an unusual series.
@@ -169,16 +178,21 @@ impl Envelope {
         self.inside = if self.score <= CLEAR_RATIO { self.inside + 1 } else { 0 };
         let is_level = self.raised_for >= LEVEL_SAMPLES;
         if is_level {
-            self.edges = self.edges.with(self.unusual.low).with(self.unusual.high);
+            for ranges in [&mut self.values, &mut self.levels] {
+                ranges.edges = ranges.edges.with(self.unusual.low).with(self.unusual.high);
+            }
             self.score = 0.0;
         }
         if is_level || self.inside >= CLEAR_SAMPLES {
-            (self.raised, self.since, self.outside) = (false, at, 0);
+            (self.raised, self.since) = (false, at);
+            (self.outside, self.far_outside) = (0, 0);
         }
     }
 
     /// Takes a sample of a usual series.
     fn follow_usual(&mut self, at: Timestamp, value: f64) {
+        let is_far = self.score(&self.values, value) > 1.0;
+        self.far_outside = if is_far { self.far_outside + 1 } else { 0 };
         if self.score <= 1.0 {
             self.outside = 0;
             self.feed(value);
@@ -190,12 +204,40 @@ impl Envelope {
         }
         self.outside += 1;
         self.unusual = self.unusual.with(value);
-        if self.outside >= self.settings.persist {
+        let persist = self.settings.persist;
+        if self.far_outside >= persist || self.outside > persist {
             (self.raised, self.raised_for, self.inside) = (true, 0, 0);
             return;
         }
-        let (Range { low, high }, room) = (self.edges, self.room());
+        let (Range { low, high }, room) = (self.values.edges, self.room(&self.values));
         self.feed(value.clamp(low - room, high + room));
+    }
+}
+
+/// The ranges of the last buckets, and the envelope of them.
+#[derive(Clone, Debug)]
+struct Ranges {
+    buckets: [Range; BUCKETS],
+    open: Range,
+    edges: Range,
+}
+
+impl Ranges {
+    const EMPTY: Self =
+        Self { buckets: [Range::EMPTY; BUCKETS], open: Range::EMPTY, edges: Range::EMPTY };
+
+    /// Closes the open bucket, the first one if `closed` is 0.
+    fn close(&mut self, closed: u32) {
+        // The levels of a series that alternates between two values are those values, the other way around.
+        let Range { low, high } = self.open;
+        self.buckets[closed as usize % BUCKETS] = Range { low: low.min(high), high: high.max(low) };
+        self.open = Range::EMPTY;
+        let edges = edges(&self.buckets[..BUCKETS.min(closed as usize + 1)]);
+        let follow = |memory: f64, now: f64| memory + (now - memory) / f64::from(MEMORY_BUCKETS);
+        let high = follow(self.edges.high, edges.high).max(edges.high);
+        let low = follow(self.edges.low, edges.low).min(edges.low);
+        // The first edges have no memory: infinite numbers make no mean.
+        self.edges = if closed == 0 { edges } else { Range { low, high } };
     }
 }
 
@@ -208,8 +250,7 @@ impl Detector for Envelope {
             self.feed(value);
             return false;
         }
-        let Range { low, high } = self.edges;
-        self.score = (value - high).max(low - value).max(0.0) / self.room();
+        self.score = self.score(&self.levels, value);
         if self.raised {
             self.follow_unusual(at, value);
         } else {
@@ -219,11 +260,11 @@ impl Detector for Envelope {
     }
 
     fn finding(&self) -> Finding {
-        let (Range { low, high }, room) = (self.edges, self.room());
+        let (Range { low, high }, room) = (self.levels.edges, self.room(&self.levels));
         Finding {
             came: self.latest,
             expected: Expected {
-                value: self.level.clamp(low.min(high), high.max(low)),
+                value: self.mean.clamp(low.min(high), high.max(low)),
                 low: low - room,
                 high: high + room,
             },
@@ -294,6 +335,16 @@ mod tests {
     }
 
     #[test]
+    fn a_series_that_alternates_is_usual() {
+        let alternates = |s: u32| f64::from(s % 2) * 10.0;
+        let mut detector = Envelope::new(Settings::DEFAULT);
+        assert_eq!(changes(&mut detector, (0..2000).map(alternates)), [0_u32; 0]);
+        let thirds = |s: u32| if s % 3 == 0 { 1000.0 } else { 0.0 };
+        let mut detector = Envelope::new(Settings::DEFAULT);
+        assert_eq!(changes(&mut detector, (0..2000).map(thirds)), [0_u32; 0]);
+    }
+
+    #[test]
     fn a_lasting_level_becomes_usual_after_two_minutes() {
         let step = |s: u32| f64::from(s % 3) + if s < 500 { 0.0 } else { 50.0 };
         let mut detector = Envelope::new(Settings::DEFAULT);
@@ -303,9 +354,9 @@ mod tests {
     #[test]
     fn the_second_extreme_of_many_buckets_is_an_edge() {
         let range = |n: i32| Range { low: f64::from(-n), high: f64::from(n) };
-        let few: Vec<Range> = (1..=7).map(range).collect();
-        assert_eq!(edges(&few), range(7));
-        let many: Vec<Range> = (1..=8).map(range).rev().collect();
-        assert_eq!(edges(&many), range(7));
+        let few: Vec<Range> = (1..=5).map(range).collect();
+        assert_eq!(edges(&few), range(5));
+        let many: Vec<Range> = (1..=6).map(range).rev().collect();
+        assert_eq!(edges(&many), range(5));
     }
 }
