@@ -150,6 +150,8 @@ impl Host {
         let value = segments * self.heavy(0.1);
         self.counter("tcp/sent_segments_total", Unit::NONE, value);
         self.counter("tcp/retransmits_total", Unit::NONE, (usual + segments * lost).floor());
+        let again = (usual + segments * lost).floor() / segments;
+        self.gauge("tcp/retransmit_ratio", Unit::RATIO, again);
         let value = (lost * 100.0 * self.heavy(0.3)).floor();
         self.counter("tcp/timeouts_total", Unit::NONE, value);
         let value = (120.0 + 40.0 * load * self.heavy(0.1)).floor();

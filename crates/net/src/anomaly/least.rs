@@ -8,7 +8,7 @@ const LEAST: [(&str, f64, f64); 5] = [
     ("bytes", 65_536.0, 1_048_576.0),
     // A twentieth of a second in each second; a millisecond of latency.
     ("seconds", 0.05, 0.001),
-    ("ratio", 0.05, 0.05),
+    ("ratio", 0.01, 0.01),
     ("celsius", 3.0, 3.0),
 ];
 

@@ -93,8 +93,8 @@ fn small_changes_of_a_constant_are_not_worth_a_report() {
     for (unit, kind, change, is_worth) in [
         ("", Kind::Gauge, 4.0, false),
         ("", Kind::Gauge, 6.0, true),
-        ("ratio", Kind::Gauge, 0.04, false),
-        ("ratio", Kind::Gauge, 0.06, true),
+        ("ratio", Kind::Gauge, 0.009, false),
+        ("ratio", Kind::Gauge, 0.012, true),
         ("seconds", Kind::Gauge, 0.0009, false),
         ("seconds", Kind::Gauge, 0.0012, true),
         ("celsius", Kind::Gauge, 4.0, true),
