@@ -2,7 +2,7 @@
 //!
 //! `recorded`, `cores`, `mounts` and `hardware` feed them kernel files of known content, including odd
 //! ones; `large` makes those of a machine with many cores.
-//! `live` compares them with independent tools on this machine; `peers` lets nodes probe each
+//! `live` and `network` compare them with independent tools on this machine; `peers` lets nodes probe each
 //! other; `slurm` starts a cluster; `smart` replaces smartctl; `block_access` accesses a loop
 //! device; `bpf_objects` compiles the BPF programs; `no_allocation` counts the allocations of
 //! steady ticks; `totality` feeds them damaged files.
@@ -16,6 +16,7 @@ mod cores;
 mod hardware;
 mod live;
 mod mounts;
+mod network;
 mod no_allocation;
 mod peers;
 mod recorded;
