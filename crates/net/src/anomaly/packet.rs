@@ -34,7 +34,7 @@ pub(super) const HEADER_BYTES: usize = 36;
 /// The content of a packet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packet {
-    /// Who reports, and when.
+    /// The node, and the number and time of its report.
     pub header: Header,
     /// The number of findings for which the packet had no room; they follow later.
     pub held: u64,

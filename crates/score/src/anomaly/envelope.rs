@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn single_spikes_are_usual_and_widen_nothing() {
-        let spikes = |s: u32| if s % 97 == 0 { 1e6 } else { f64::from(s % 5) };
+        let spikes = |s: u32| if s.is_multiple_of(97) { 1e6 } else { f64::from(s % 5) };
         let mut detector = Envelope::new(Settings::DEFAULT);
         let quiet = (0..200).map(|s| f64::from(s % 5));
         assert_eq!(changes(&mut detector, quiet.chain((1..96).map(spikes))), [0_u32; 0]);
@@ -339,7 +339,7 @@ mod tests {
         let alternates = |s: u32| f64::from(s % 2) * 10.0;
         let mut detector = Envelope::new(Settings::DEFAULT);
         assert_eq!(changes(&mut detector, (0..2000).map(alternates)), [0_u32; 0]);
-        let thirds = |s: u32| if s % 3 == 0 { 1000.0 } else { 0.0 };
+        let thirds = |s: u32| if s.is_multiple_of(3) { 1000.0 } else { 0.0 };
         let mut detector = Envelope::new(Settings::DEFAULT);
         assert_eq!(changes(&mut detector, (0..2000).map(thirds)), [0_u32; 0]);
     }
