@@ -9,8 +9,8 @@ use crate::sensor::{Sensor, Skip};
 use crate::shared::Shareable;
 use crate::{
     block, block_access, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon, interrupts,
-    listener, load, mem, netdev, nic, numa, peer, process, psi, qdisc, raid, remote_fs, responder,
-    slurm, smart, sockets, softirqs, softnet, swap, tcp, tcp_peer, udp, vmstat,
+    listener, load, mem, netdev, nic, numa, page_cache, peer, process, psi, qdisc, raid, remote_fs,
+    responder, slurm, smart, sockets, softirqs, softnet, swap, tcp, tcp_peer, udp, vmstat,
 };
 
 /// The result of opening every sensor.
@@ -43,6 +43,7 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(fs::Fs::open(root));
     opened.add(remote_fs::RemoteFs::open(root));
     opened.add(fsinfo::FsInfo::open(root));
+    opened.add(page_cache::PageCache::open(root));
     opened.add(netdev::Netdev::open(root));
     opened.add(nic::Nic::open(root));
     opened.add(softnet::Softnet::open(root));

@@ -361,6 +361,7 @@ fn without_any_file_every_sensor_is_skipped_with_its_reason() {
         "no sensor chips",
         "neither an NVMe",
         "answers for this machine",
+        "no files are watched",
     ];
     let is_reason = |reason: &str| causes.iter().any(|cause| reason.contains(cause));
     assert!(host.skips.iter().all(|s| is_reason(&s.reason)), "{:?}", host.skips);
