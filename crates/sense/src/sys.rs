@@ -20,13 +20,13 @@ struct Range {
 pub(crate) struct CachedPages {
     /// Pages in the page cache.
     pub(crate) resident: u64,
-    /// Those of them that were changed and are not being written.
+    /// Resident pages that were changed and are not being written.
     pub(crate) dirty: u64,
-    /// Those of them that are being written.
+    /// Resident pages that are being written.
     pub(crate) writeback: u64,
     /// Pages that were in the cache and were evicted.
     pub(crate) evicted: u64,
-    /// Those of them whose absence shows a lack of memory: they were in use not long ago.
+    /// Evicted pages that were in use not long ago: their absence shows a lack of memory.
     pub(crate) recently_evicted: u64,
 }
 
