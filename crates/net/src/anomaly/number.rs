@@ -3,7 +3,8 @@
 //! A *varint* has 7 bits in each byte, the lowest first; the highest bit says that another byte follows (LEB128).
 //! A *decimal* is an exponent (one signed byte) and a mantissa (a varint, zigzag: 0, -1, 1, -2, ...), and means
 //! mantissa * 10^exponent. A mantissa has at most three digits, so the error is at most half a percent: a report says what
-//! is unusual, and the exact series stays on the node. The exponent 127 means infinity with the sign of the mantissa.
+//! is unusual, and the exact series stays on the node. The exponent 127 means infinity with the sign of the mantissa, which
+//! is 1 or -1. Each number has one form: the mantissa does not end with a zero unless the exponent is 126, and zero is 0, 0.
 
 use crate::Error;
 use crate::bytes::Reader;
@@ -65,11 +66,25 @@ pub(super) fn decimal(reader: &mut Reader<'_>) -> Result<f64, Error> {
             format!("its mantissa {mantissa} has over three digits"),
         ));
     }
-    Ok(match exponent {
-        INFINITE if mantissa < 0 => f64::NEG_INFINITY,
-        INFINITE => f64::INFINITY,
-        _ => scaled(mantissa as f64, exponent.into()),
-    })
+    let wide = i32::from(exponent);
+    match (exponent, mantissa) {
+        (0, 0) => Ok(0.0),
+        (INFINITE, 1) => Ok(f64::INFINITY),
+        (INFINITE, -1) => Ok(f64::NEG_INFINITY),
+        // Each number has one form, so that a packet that is read and written again is the same.
+        _ if EXPONENTS.contains(&wide) && (mantissa % 10 != 0 || is_last(wide, mantissa)) => {
+            Ok(scaled(mantissa as f64, wide))
+        }
+        _ => {
+            let why = format!("{mantissa} and exponent {exponent} are not the shortest form");
+            Err(Error::malformed("a decimal", why))
+        }
+    }
+}
+
+/// Returns true for a mantissa that ends with a zero because the exponent cannot be greater.
+fn is_last(exponent: i32, mantissa: i64) -> bool {
+    exponent == *EXPONENTS.end() && mantissa != 0
 }
 
 /// Returns the mantissa and the exponent nearest to `value`, without zeros at the end of the mantissa.
@@ -85,7 +100,7 @@ fn decimal_of(value: f64) -> (i64, i8) {
         mantissa = (mantissa + 5) / 10;
         exponent += 1;
     }
-    while mantissa > 0 && mantissa % 10 == 0 {
+    while mantissa > 0 && mantissa % 10 == 0 && exponent != *EXPONENTS.end() {
         mantissa /= 10;
         exponent += 1;
     }
@@ -138,6 +153,13 @@ mod tests {
             assert_eq!(written(value), bytes, "{value}");
             assert_eq!(read(bytes).expect("whole"), back, "{value}");
         }
+        // 10, 0 * 10, twice infinity, and an exponent of -127 have another form or none.
+        for odd in [[0, 20], [1, 0], [127, 4], [0x81, 2]] {
+            let why = read(&odd).expect_err("odd").to_string();
+            assert!(why.ends_with("are not the shortest form"), "{why}");
+        }
+        let greatest = read(&written(1e128)).expect("the greatest power");
+        assert!((greatest / 1e128 - 1.0).abs() < 1e-12, "{greatest}");
         assert!(read(&[0]).is_err() && read(&[]).is_err());
         let why = read(&[0, 0xd0, 0x0f]).expect_err("1000").to_string();
         assert_eq!(why, "a decimal: its mantissa 1000 has over three digits");
@@ -162,6 +184,14 @@ mod tests {
                 let once = read(&written(value)).expect("whole");
                 prop_assert!((once - value).abs() <= 0.005_1 * value.abs(), "{} {}", value, once);
                 prop_assert_eq!(written(once), written(value));
+            }
+        }
+
+        #[test]
+        fn every_decimal_that_is_read_is_written_as_it_was(exponent: u8, mantissa in 0_u8..0x80, more in 0_u8..16) {
+            let bytes = if more > 0 { vec![exponent, mantissa | 0x80, more] } else { vec![exponent, mantissa] };
+            if let Ok(value) = read(&bytes) {
+                prop_assert_eq!(written(value), bytes);
             }
         }
 
