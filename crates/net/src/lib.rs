@@ -12,6 +12,7 @@
 
 mod bytes;
 mod error;
+pub mod anomaly;
 
 pub mod int;
 mod tag;

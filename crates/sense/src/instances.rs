@@ -161,6 +161,17 @@ impl<T> Instances<T> {
         Some(at)
     }
 
+    /// Returns an instance that a [`see`](Self::see) of this tick has found.
+    pub(crate) fn known(&mut self, name: &[u8]) -> Option<&mut Instance<T>> {
+        let at = self.find(name)?;
+        self.present.get_mut(at)
+    }
+
+    /// Passes each present instance to `take`, for sensors that sum things up for an instance.
+    pub(crate) fn each(&mut self, mut take: impl FnMut(&mut Instance<T>)) {
+        self.present.iter_mut().for_each(&mut take);
+    }
+
     /// Ends a tick: removes the facts of instances that were not seen.
     pub(crate) fn end(&mut self, sink: &mut dyn Sink) {
         let sweep = self.sweep;

@@ -16,10 +16,21 @@ use crate::sensor::{Sensor, Skip, Tick};
 /// Every resource that the kernel knows; `irq` since 6.1 and only if built in.
 static RESOURCES: [&str; 4] = ["cpu", "memory", "io", "irq"];
 
-/// The facts of a line by its first word: the average, and the total.
-static LINES: [(&[u8], &Metric, &Metric); 2] = [
-    (b"some", &SOME_AVG10_RATIO, &SOME_STALL_SECONDS_TOTAL),
-    (b"full", &FULL_AVG10_RATIO, &FULL_STALL_SECONDS_TOTAL),
+/// The names of the averages, in the order of the facts of a line.
+const AVERAGES: [&[u8]; 3] = [b"avg10", b"avg60", b"avg300"];
+
+/// The facts of a line by its first word: the averages, and the total.
+static LINES: [(&[u8], [&Metric; 3], &Metric); 2] = [
+    (
+        b"some",
+        [&SOME_AVG10_RATIO, &SOME_AVG60_RATIO, &SOME_AVG300_RATIO],
+        &SOME_STALL_SECONDS_TOTAL,
+    ),
+    (
+        b"full",
+        [&FULL_AVG10_RATIO, &FULL_AVG60_RATIO, &FULL_AVG300_RATIO],
+        &FULL_STALL_SECONDS_TOTAL,
+    ),
 ];
 
 pub(crate) struct Psi {
@@ -85,7 +96,7 @@ impl Sensor for Psi {
 fn set_line(facts: &mut Facts, tick: &mut Tick<'_>, line: &[u8]) {
     let mut words = parse::words(line);
     let kind = words.next();
-    let Some((kind, average, total)) = LINES.iter().find(|(name, ..)| Some(*name) == kind) else {
+    let Some((kind, averages, total)) = LINES.iter().find(|(name, ..)| Some(*name) == kind) else {
         return;
     };
     // The kernel keeps this line only for programs that expect it.
@@ -94,17 +105,18 @@ fn set_line(facts: &mut Facts, tick: &mut Tick<'_>, line: &[u8]) {
     }
     for word in words {
         match parse::split_once(word, b'=') {
-            Some((b"avg10", percent)) => {
-                if let Some(percent) = parse::f64(percent) {
-                    facts.set(tick, average, percent / 100.0);
-                }
-            }
             Some((b"total", micros)) => {
                 if let Some(micros) = parse::u64(micros) {
                     facts.set(tick, total, micros as f64 / 1e6);
                 }
             }
-            _ => {}
+            Some((name, percent)) => {
+                let average = AVERAGES.iter().zip(averages).find(|(known, _)| **known == name);
+                if let (Some((_, metric)), Some(percent)) = (average, parse::f64(percent)) {
+                    facts.set(tick, metric, percent / 100.0);
+                }
+            }
+            None => {}
         }
     }
 }

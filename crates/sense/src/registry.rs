@@ -8,9 +8,9 @@ use crate::root::Root;
 use crate::sensor::{Sensor, Skip};
 use crate::shared::Shareable;
 use crate::{
-    block, block_access, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon, interrupts, load,
-    mem, netdev, numa, peer, process, psi, raid, remote_fs, responder, slurm, smart, sockets,
-    softirqs, swap, tcp, udp, vmstat,
+    block, block_access, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon, interrupts,
+    listener, load, mem, netdev, nic, numa, page_cache, peer, process, psi, qdisc, raid, remote_fs,
+    responder, slurm, smart, sockets, softirqs, softnet, swap, tcp, tcp_peer, udp, vmstat,
 };
 
 /// The result of opening every sensor.
@@ -43,9 +43,15 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(fs::Fs::open(root));
     opened.add(remote_fs::RemoteFs::open(root));
     opened.add(fsinfo::FsInfo::open(root));
+    opened.add(page_cache::PageCache::open(root));
     opened.add(netdev::Netdev::open(root));
+    opened.add(nic::Nic::open(root));
+    opened.add(softnet::Softnet::open(root));
+    opened.add(qdisc::Qdisc::open(root));
     opened.add(tcp::Tcp::open(root, &mut snmp));
     opened.add(udp::Udp::open(root, &mut snmp));
+    opened.add(listener::Listener::open(root));
+    opened.add(tcp_peer::TcpPeer::open(root));
     opened.add(sockets::Sockets::open(root));
     opened.add(cgroup::Cgroup::open(root));
     opened.add(hwmon::Hwmon::open(root));

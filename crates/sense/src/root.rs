@@ -21,6 +21,8 @@ pub struct Root {
     pub scontrol: PathBuf,
     /// The timeout of a program that a sensor runs. A program that takes longer is killed.
     pub patience: Duration,
+    /// Files whose part in the page cache is measured. Empty by default.
+    pub watched: Vec<PathBuf>,
     /// Files that `skopos calibrate` writes. The first one that exists is used. See
     /// [`crate::calibration`].
     pub calibrations: Vec<PathBuf>,
@@ -35,6 +37,7 @@ impl Default for Root {
             smartctl: Path::new("smartctl").into(),
             scontrol: Path::new("scontrol").into(),
             patience: PATIENCE,
+            watched: Vec::new(),
             calibrations: Vec::new(),
         }
     }

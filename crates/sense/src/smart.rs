@@ -10,6 +10,7 @@
 //! missing; then the answer is used. A tick allocates, since it runs programs.
 
 mod health;
+mod attributes;
 
 use std::io;
 use std::process::Command;
@@ -24,6 +25,7 @@ use crate::instances::{Instance, Instances};
 use crate::program::{self, Failed, Lingering};
 use crate::root::Root;
 use crate::sensor::{Sensor, Skip, Tick};
+use attributes::{Counts, attributes};
 use health::Health;
 
 /// The most devices that are asked: a server full of disks.
@@ -60,7 +62,7 @@ struct Failures {
 
 /// The result of asking one device.
 enum Answer {
-    Health(Box<Health>),
+    Health(Box<Health>, Box<Json>),
     /// It sleeps. Its last facts still hold.
     Asleep,
     /// It does not keep health records that smartctl can read, or may not be asked. Nothing is
@@ -153,7 +155,7 @@ fn answer(output: &[u8], code: Option<i32>) -> Answer {
         };
     }
     match Health::of(&json) {
-        Some(health) => Answer::Health(Box::new(health)),
+        Some(health) => Answer::Health(Box::new(health), Box::new(json)),
         None => Answer::Unavailable(format!(
             "smartctl reports no health records (exit code {code}): {}",
             message(&json)
@@ -184,7 +186,10 @@ impl Sensor for Smart {
                 continue;
             };
             match answer {
-                Answer::Health(health) => set_facts(device, tick, &health),
+                Answer::Health(health, json) => {
+                    set_facts(device, tick, &health);
+                    set_attributes(device, tick, &json);
+                }
                 Answer::Asleep => {}
                 Answer::Unavailable(reason) => {
                     self.unanswered.push(Skip::new(format!("smart/{name}"), reason));
@@ -245,5 +250,30 @@ fn set_facts(device: &mut Instance<Failures>, tick: &mut Tick<'_>, health: &Heal
         (&TEMPERATURE_CELSIUS, health.temperature),
     ] {
         device.set_or_unset(tick, metric, value);
+    }
+}
+
+fn set_attributes(device: &mut Instance<Failures>, tick: &mut Tick<'_>, json: &Json) {
+    let counts = Counts::of(json);
+    for (metric, value) in [
+        (&PROGRAM_FAILURES_TOTAL, counts.program_failures),
+        (&ERASE_FAILURES_TOTAL, counts.erase_failures),
+        (&ERASE_CYCLES_TOTAL, counts.erase_cycles),
+        (&REALLOCATED_SECTORS, counts.reallocated),
+        (&PENDING_SECTORS, counts.pending),
+        (&UNCORRECTABLE_SECTORS, counts.uncorrectable),
+        (&CORRECTED_ERRORS_TOTAL, counts.corrected),
+        (&LINK_ERRORS_TOTAL, counts.link_errors),
+        (&COMMAND_TIMEOUTS_TOTAL, counts.command_timeouts),
+        (&ERROR_LOG_ENTRIES_TOTAL, counts.log_entries),
+        (&CONTROLLER_BUSY_SECONDS_TOTAL, counts.busy_seconds),
+        (&WARNING_TEMPERATURE_SECONDS_TOTAL, counts.warm_seconds),
+        (&CRITICAL_TEMPERATURE_SECONDS_TOTAL, counts.hot_seconds),
+    ] {
+        device.set_or_unset(tick, metric, value);
+    }
+    if let Some((list, left_out)) = attributes(json) {
+        device.set_structured(tick, &ATTRIBUTES, &list);
+        device.set(tick, &ATTRIBUTES_LEFT_OUT, left_out);
     }
 }

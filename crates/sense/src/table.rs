@@ -175,6 +175,11 @@ impl Columns {
         }
     }
 
+    /// Returns the value of the field `name` in the kernel's unit, if the file had it.
+    pub(crate) fn get(&self, name: &[u8]) -> Option<u64> {
+        self.values.get(name)
+    }
+
     /// Sets the fact of every field that the file had.
     pub(crate) fn hand_over(&self, facts: &mut Facts, tick: &mut Tick<'_>) {
         self.values.hand_over(facts, tick);

@@ -59,6 +59,19 @@ pub(crate) struct Tcp {
     netstat: (KernelFile, Columns),
     netstat_due: Rarely,
     facts: Facts,
+    /// Segments sent, and sent again, at the last poll.
+    sent_before: Option<(u64, u64)>,
+}
+
+/// The fewest segments of which a share is told: of a few, one that is sent again is a large share.
+const MIN_SEGMENTS: u64 = 100;
+
+/// Returns the share of segments that were sent again between two polls. The kernel counts them apart from others.
+/// `None` of few segments, and if a counter fell.
+fn retransmit_ratio(before: (u64, u64), now: (u64, u64)) -> Option<f64> {
+    let (sent, again) = (now.0.checked_sub(before.0)?, now.1.checked_sub(before.1)?);
+    let all = sent.saturating_add(again);
+    (all >= MIN_SEGMENTS).then(|| again as f64 / all as f64)
 }
 
 impl Tcp {
@@ -69,6 +82,7 @@ impl Tcp {
             netstat: (netstat, Columns::new("TcpExt: ", &NETSTAT)),
             netstat_due: Rarely::every(LISTEN_OVERFLOWS_TOTAL.read_every()),
             facts: Facts::of_node(&tcp::FAMILY),
+            sent_before: None,
         })
     }
 }
@@ -83,6 +97,12 @@ impl Sensor for Tcp {
         let (file, columns) = &mut self.snmp;
         file.with(now, |text| columns.take(text))?;
         columns.hand_over(&mut self.facts, tick);
+        let sent = columns.get(b"OutSegs").zip(columns.get(b"RetransSegs"));
+        let ratio = self.sent_before.zip(sent).and_then(|(then, now)| retransmit_ratio(then, now));
+        self.sent_before = sent;
+        if let Some(ratio) = ratio {
+            self.facts.set(tick, &RETRANSMIT_RATIO, ratio);
+        }
         if self.netstat_due.is_due(now) {
             let (file, columns) = &mut self.netstat;
             columns.take(file.read_record()?);
@@ -90,5 +110,24 @@ impl Sensor for Tcp {
             self.netstat_due.was_read(now);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_few_segments_or_of_counters_that_fell_is_not_told() {
+        for (before, now, expected) in [
+            ((0, 0), (150, 50), Some(0.25)),
+            ((1000, 10), (1100, 10), Some(0.0)),
+            ((1000, 10), (1099, 10), None),
+            ((1000, 10), (999, 500), None),
+            ((1000, 10), (2000, 9), None),
+            ((0, 0), (u64::MAX, u64::MAX), Some(1.0)),
+        ] {
+            assert_eq!(retransmit_ratio(before, now), expected, "{before:?} {now:?}");
+        }
     }
 }

@@ -3,10 +3,11 @@
 //! `codec` has packets from the tables of the specifications, and odd ones; `dissector` exchanges packets with
 //! layers of scapy, which were written from the same tables; `plane` runs the data plane on chains of network
 //! namespaces, which `chain` makes; `collector` feeds a collector with reports;
-//! `lab` builds labs; `ioam` lets kernels fill traces.
+//! `anomaly` sends and takes reports of hosts; `lab` builds labs; `ioam` lets kernels fill traces.
 
 mod chain;
 
+mod anomaly;
 mod codec;
 mod collector;
 mod dissector;

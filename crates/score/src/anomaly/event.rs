@@ -7,7 +7,7 @@ pub struct Event {
     pub topic: Topic,
     /// The name of the rule.
     pub rule: String,
-    /// The name of the detector: `threshold`, `robust-z`, `change-point` or `extreme`.
+    /// The name of the detector: one of [`DETECTORS`](super::DETECTORS).
     pub detector: &'static str,
     /// The time of the deciding sample.
     pub at: Timestamp,

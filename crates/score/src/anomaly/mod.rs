@@ -43,11 +43,14 @@ pub mod threshold;
 pub mod robust_z;
 pub mod change_point;
 pub mod extreme;
+pub mod envelope;
+mod judge;
 
 use skopos_model::Timestamp;
 
 pub use counts::Counts;
 pub use event::{Event, Expected, Finding, State};
+pub use judge::Judge;
 pub use rule::{DETECTORS, MAX_EVENTS_PER_MINUTE_PER_VERTEX, MAX_RULES, Rule, RuleError};
 pub use series::LARGEST_VALUE;
 pub use watch::{MAX_EVENTS_PER_MINUTE, MAX_STATE_BYTES, Watch, Watched};

@@ -6,12 +6,13 @@ use thiserror::Error;
 
 use super::Detector;
 use super::change_point::{self, ChangePoint};
+use super::envelope::{self, Envelope};
 use super::extreme::{self, Extreme};
 use super::robust_z::{self, RobustZ};
 use super::threshold::{self, Threshold};
 
 /// The names of the detectors.
-pub const DETECTORS: [&str; 4] = ["threshold", "robust-z", "change-point", "extreme"];
+pub const DETECTORS: [&str; 5] = ["threshold", "robust-z", "change-point", "extreme", "envelope"];
 
 /// The most rules of one watch: each rule is matched with each vertex that joins.
 pub const MAX_RULES: usize = 256;
@@ -46,7 +47,7 @@ pub struct Rule {
     /// `threshold`: the time for which a value must be beyond the level.
     #[serde(default, rename = "for", deserialize_with = "crate::duration::optional")]
     pub hold: Option<Duration>,
-    /// `robust-z`, `change-point`: the number of samples that establish the usual values.
+    /// `robust-z`, `change-point`, `envelope`: the number of samples that establish the usual values.
     pub window: Option<u32>,
     /// `robust-z`, `change-point`: the threshold in standard deviations.
     pub threshold: Option<f64>,
@@ -54,10 +55,12 @@ pub struct Rule {
     pub drift: Option<f64>,
     /// `extreme`: `high`, `low` or `both`.
     pub side: Option<String>,
-    /// `extreme`: the number of samples that establish a range.
+    /// `extreme`, `envelope`: the number of samples that establish a range.
     pub after: Option<u32>,
-    /// `extreme`: the distance from the range, as a share of its width.
+    /// `extreme`, `envelope`: the distance from the range, as a share of its width.
     pub margin: Option<f64>,
+    /// `envelope`: the number of samples in a row that must be outside.
+    pub persist: Option<u32>,
     /// `extreme`: the age from which samples are dropped.
     #[serde(default, deserialize_with = "crate::duration::optional")]
     pub horizon: Option<Duration>,
@@ -99,6 +102,7 @@ impl Rule {
             ("side", self.side.is_some()),
             ("after", self.after.is_some()),
             ("margin", self.margin.is_some()),
+            ("persist", self.persist.is_some()),
             ("horizon", self.horizon.is_some()),
             ("min_spread", self.min_spread.is_some()),
         ]
@@ -138,7 +142,7 @@ pub enum RuleError {
     /// The detector does not exist.
     #[error(
         "anomaly rule `{rule}`: `{found}` is not a detector; a detector is `threshold`, `robust-z`, \
-         `change-point` or `extreme`"
+         `change-point`, `extreme` or `envelope`"
     )]
     Detector {
         /// The rule.
@@ -235,6 +239,7 @@ pub(super) enum Settings {
     RobustZ(robust_z::Settings),
     ChangePoint(change_point::Settings),
     Extreme(extreme::Settings),
+    Envelope(envelope::Settings),
 }
 
 impl Settings {
@@ -244,6 +249,7 @@ impl Settings {
             Self::RobustZ(_) => DETECTORS[1],
             Self::ChangePoint(_) => DETECTORS[2],
             Self::Extreme(_) => DETECTORS[3],
+            Self::Envelope(_) => DETECTORS[4],
         }
     }
 }
@@ -278,6 +284,7 @@ impl CheckedRule {
             "robust-z" => Settings::RobustZ(reader.robust_z()?),
             "change-point" => Settings::ChangePoint(reader.change_point()?),
             "extreme" => Settings::Extreme(reader.extreme()?),
+            "envelope" => Settings::Envelope(reader.envelope()?),
             found => {
                 let found = found.to_owned();
                 return Err(RuleError::Detector { rule: rule.name.clone(), found });
@@ -305,6 +312,7 @@ impl CheckedRule {
             Settings::RobustZ(settings) => Box::new(RobustZ::new(settings)),
             Settings::ChangePoint(settings) => Box::new(ChangePoint::new(settings)),
             Settings::Extreme(settings) => Box::new(Extreme::new(settings)),
+            Settings::Envelope(settings) => Box::new(Envelope::new(settings)),
         }
     }
 
@@ -317,6 +325,7 @@ impl CheckedRule {
             }
             Settings::ChangePoint(_) => size_of::<ChangePoint>(),
             Settings::Extreme(_) => size_of::<Extreme>(),
+            Settings::Envelope(_) => size_of::<Envelope>(),
         }
     }
 }
@@ -400,6 +409,21 @@ impl Reader<'_> {
             after: self.whole("after", self.0.after, usual.after, (2, 1_000_000))?,
             margin: self.number("margin", self.0.margin, usual.margin, (0.0, 1000.0))?,
             horizon: self.duration("horizon", self.0.horizon, 1.0)?,
+            min_spread: self.min_spread()?,
+        })
+    }
+
+    fn envelope(&self) -> Result<envelope::Settings, RuleError> {
+        use envelope::Settings;
+        self.only(DETECTORS[4], &["window", "margin", "after", "persist", "min_spread"])?;
+        let usual = Settings::DEFAULT;
+        let windows = (Settings::MIN_WINDOW, Settings::MAX_WINDOW);
+        let persists = (1, Settings::MAX_PERSIST);
+        Ok(Settings {
+            window: self.whole("window", self.0.window, usual.window, windows)?,
+            margin: self.number("margin", self.0.margin, usual.margin, (0.0, 1000.0))?,
+            after: self.whole("after", self.0.after, usual.after, (2, 1_000_000))?,
+            persist: self.whole("persist", self.0.persist, usual.persist, persists)?,
             min_spread: self.min_spread()?,
         })
     }

@@ -221,7 +221,10 @@ const NEWS: &str = "
     mirror: lost_batches malformed_batches
     netdev: receive_errors receive_drops receive_fifo_errors transmit_errors transmit_drops
         transmit_carrier_errors
+    nic: receive_length_errors receive_overruns receive_crc_errors receive_frame_errors
+        transmit_aborted transmit_fifo_errors transmit_window_errors
     peer: lost
+    qdisc: drops
     responder: malformed
     self: publish_errors counter_resets
     self/history: lost errors
@@ -231,13 +234,14 @@ const NEWS: &str = "
         messages_overflowed messages_malformed
     self/remote_write: samples_overflowed
     self/sensor: poll_errors
-    smart: media_errors unsafe_shutdowns read_errors
-    tcp: attempt_failures established_resets retransmitted_segments received_errors
-        sent_resets listen_overflows listen_drops request_queue_drops fast_retransmits
+    smart: media_errors unsafe_shutdowns program_failures erase_failures corrected_errors
+        link_errors error_log_entries read_errors
+    softnet: dropped
+    tcp: attempt_failures established_resets retransmitted_segments received_errors sent_resets
+        listen_overflows listen_drops request_queue_drops fast_retransmits
         slow_start_retransmits syn_retransmits lost_retransmits backlog_drops
         receive_queue_drops aborts_on_memory aborts_on_timeout
-    udp: received_errors receive_buffer_errors send_buffer_errors checksum_errors
-        memory_errors
+    udp: received_errors receive_buffer_errors send_buffer_errors checksum_errors memory_errors
     vmstat: oom_kills compaction_failures page_cache_drops
 ";
 

@@ -129,7 +129,7 @@ impl Health {
 
 /// Returns the raw value of an attribute. Some makers pack more data into its upper bytes. smartctl
 /// knows them, and its text begins with the right number: `32 (Min/Max 23/35)`.
-fn raw(attribute: &Json) -> Option<u64> {
+pub(super) fn raw(attribute: &Json) -> Option<u64> {
     let text = attribute.pointer("/raw/string").and_then(Json::as_str);
     let first = text.and_then(|t| t.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
     first.or_else(|| attribute.pointer("/raw/value")?.as_u64())

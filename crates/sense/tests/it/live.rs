@@ -16,12 +16,12 @@ use crate::support::{Host, Table};
 const ATTEMPTS: u32 = 8;
 
 /// Writes to the real stderr, which the test harness does not capture.
-fn skipped(reason: impl std::fmt::Display) {
+pub(crate) fn skipped(reason: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
 /// Returns the output of a tool; `None` if the tool does not exist.
-fn run(tool: &[&str]) -> Option<String> {
+pub(crate) fn run(tool: &[&str]) -> Option<String> {
     // The user's variables change the columns and units of some tools.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut command = Command::new(tool[0]);
@@ -41,15 +41,15 @@ fn run(tool: &[&str]) -> Option<String> {
 }
 
 /// A family's facts before and after the tool ran.
-struct Around {
-    before: BTreeMap<String, f64>,
-    after: BTreeMap<String, f64>,
+pub(crate) struct Around {
+    pub(crate) before: BTreeMap<String, f64>,
+    pub(crate) after: BTreeMap<String, f64>,
 }
 
-type Outcome = Result<(), String>;
+pub(crate) type Outcome = Result<(), String>;
 
 impl Around {
-    fn values(&self, topic: &str) -> Result<(f64, f64), String> {
+    pub(crate) fn values(&self, topic: &str) -> Result<(f64, f64), String> {
         match (self.before.get(topic), self.after.get(topic)) {
             (Some(&before), Some(&after)) => Ok((before, after)),
             _ => Err(format!("no {topic}")),
@@ -57,7 +57,7 @@ impl Around {
     }
 
     /// Checks that the tool's `value` lies between ours, up to its rounding.
-    fn between(&self, topic: &str, value: f64, rounding: f64) -> Outcome {
+    pub(crate) fn between(&self, topic: &str, value: f64, rounding: f64) -> Outcome {
         let (before, after) = self.values(topic)?;
         let (low, high) = (before.min(after) - rounding, before.max(after) + rounding);
         let fits = (low..=high).contains(&value);
@@ -69,7 +69,7 @@ impl Around {
 const SECONDS: f64 = 100.0;
 
 /// Compares a family with a tool.
-fn compare(family: &str, tool: &[&str], check: impl Fn(&str, &Around) -> Outcome) {
+pub(crate) fn compare(family: &str, tool: &[&str], check: impl Fn(&str, &Around) -> Outcome) {
     let mut host = match Host::live(family) {
         Ok(host) => host,
         Err(skips) => return skipped(skips),

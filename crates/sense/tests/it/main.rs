@@ -2,8 +2,8 @@
 //!
 //! `recorded`, `cores`, `mounts` and `hardware` feed them kernel files of known content, including odd
 //! ones; `large` makes those of a machine with many cores.
-//! `live` compares them with independent tools on this machine; `peers` lets nodes probe each
-//! other; `slurm` starts a cluster; `smart` replaces smartctl; `block_access` accesses a loop
+//! `live` and `network` compare them with independent tools on this machine; `peers` lets nodes probe each
+//! other; `page_cache` watches files; `slurm` starts a cluster; `smart` replaces smartctl; `block_access` accesses a loop
 //! device; `bpf_objects` compiles the BPF programs; `no_allocation` counts the allocations of
 //! steady ticks; `totality` feeds them damaged files.
 
@@ -16,7 +16,9 @@ mod cores;
 mod hardware;
 mod live;
 mod mounts;
+mod network;
 mod no_allocation;
+mod page_cache;
 mod peers;
 mod recorded;
 mod slurm;

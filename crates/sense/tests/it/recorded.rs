@@ -53,10 +53,40 @@ fn pressure() {
         "psi/cpu/some_avg10_ratio 0.125
          psi/cpu/some_stall_seconds_total 2.247431
          psi/cpu/full_avg10_ratio -
+         psi/cpu/some_avg60_ratio 0.0021
+         psi/cpu/some_avg300_ratio 0.002
+         psi/cpu/full_avg300_ratio -
          psi/io/full_avg10_ratio 0.0004
          psi/io/full_stall_seconds_total 2.851324
          psi/irq/full_stall_seconds_total 5
          psi/irq/some_avg10_ratio -",
+    );
+}
+
+#[test]
+fn queues_of_received_packets() {
+    check_data(
+        "modern",
+        "softnet/handled_total 16885
+         softnet/dropped_total 1
+         softnet/squeezed_total 271
+         softnet/steered_total 5
+         softnet/flow_limited_total 2
+         softnet/backlog_packets 12
+         softnet/backlog_packets_max 9",
+    );
+    // An old kernel has fewer columns, a number is odd, and the last line was cut off.
+    let tree = Tree::empty();
+    tree.write(
+        "proc/net/softnet_stat",
+        "00000010 00000001 0 0 0\n00000001 xyz 00000001\n00000001 00",
+    );
+    check(
+        tree.host().poll(1.0),
+        "softnet/handled_total 17
+         softnet/dropped_total 1
+         softnet/squeezed_total 0
+         softnet/backlog_packets -",
     );
 }
 
@@ -324,8 +354,15 @@ fn without_any_file_every_sensor_is_skipped_with_its_reason() {
     host.sensors.retain(|s| s.family().name != "clock");
     assert_eq!(host.sensors.len(), 0);
     assert!(host.skips.len() >= 21, "{:?}", host.skips);
-    let causes =
-        ["No such file", "needs root", "no RAPL domain", "no sensor chips", "neither an NVMe"];
+    let causes = [
+        "No such file",
+        "needs root",
+        "no RAPL domain",
+        "no sensor chips",
+        "neither an NVMe",
+        "answers for this machine",
+        "no files are watched",
+    ];
     let is_reason = |reason: &str| causes.iter().any(|cause| reason.contains(cause));
     assert!(host.skips.iter().all(|s| is_reason(&s.reason)), "{:?}", host.skips);
 }

@@ -84,6 +84,80 @@ fn an_nvme_device() {
     );
 }
 
+/// Returns the records of all attributes.
+fn attributes(host: &Host) -> &Vec<serde_json::Value> {
+    let list = host.table.json("smart/nvme0n1/attributes").expect("attributes");
+    list.as_array().expect("a list")
+}
+
+#[test]
+fn every_attribute_is_there_and_common_ones_are_facts() {
+    let host = check_recorded(
+        "nvme-samsung-970-evo-worn",
+        0,
+        "error_log_entries_total 62
+         controller_busy_seconds_total 456060
+         warning_temperature_seconds_total 0
+         critical_temperature_seconds_total 0
+         program_failures_total -
+         attributes_left_out 0",
+    );
+    let spare = serde_json::json!({ "name": "available_spare", "raw": 99 });
+    assert!(attributes(&host).contains(&spare), "{:?}", attributes(&host));
+    assert_eq!(attributes(&host).len(), 18);
+    let host = check_recorded(
+        "sata-hdd-seagate-barracuda",
+        0,
+        "reallocated_sectors 1
+         pending_sectors 0
+         uncorrectable_sectors 0
+         command_timeouts_total 1
+         link_errors_total -
+         error_log_entries_total -",
+    );
+    assert_eq!(attributes(&host).len(), 13);
+    assert_eq!(
+        attributes(&host)[6]["raw"],
+        32,
+        "the maker packs three temperatures into one number"
+    );
+    assert_eq!(attributes(&host)[6]["threshold"], 45);
+    let host = check_recorded("scsi-hdd-toshiba-al15seb", 0, "corrected_errors_total 4");
+    let delayed = serde_json::json!({ "name": "read_errors_corrected_by_eccdelayed", "raw": 4 });
+    assert!(attributes(&host).contains(&delayed), "{:?}", attributes(&host));
+}
+
+#[test]
+fn attributes_without_room_are_counted_and_odd_ones_are_kept() {
+    let names: Vec<_> = (0..100)
+        .map(|n| match n {
+            0 => serde_json::json!({ "id": "five", "raw": null }),
+            1 => serde_json::json!({ "id": 171, "name": "Program_Fail_Count_Chip", "raw": { "value": 3 } }),
+            2 => serde_json::json!({ "id": 172, "name": "Erase_Fail_Count_Chip", "raw": { "value": 4 } }),
+            3 => serde_json::json!({ "id": 173, "name": "Ave_Block-Erase_Count", "raw": { "value": 55 } }),
+            4 => serde_json::json!({ "id": 199, "name": "UDMA_CRC_Error_Count", "raw": { "value": 6 } }),
+            n => serde_json::json!({ "id": n, "name": "x".repeat(60), "raw": { "value": n } }),
+        })
+        .collect();
+    let answer = serde_json::json!({
+        "smart_status": { "passed": true }, "ata_smart_attributes": { "table": names },
+    });
+    let tree = with_smartctl("cat \"$0.json\"");
+    tree.write("bin/smartctl.json", answer.to_string());
+    let mut host = tree.host();
+    check(
+        host.poll(1.0),
+        "smart/nvme0n1/program_failures_total 3
+         smart/nvme0n1/erase_failures_total 4
+         smart/nvme0n1/erase_cycles_total 55
+         smart/nvme0n1/link_errors_total 6",
+    );
+    let kept = attributes(&host).len();
+    assert!((20..64).contains(&kept), "{kept}");
+    let left_out = host.table.value("smart/nvme0n1/attributes_left_out");
+    assert_eq!(left_out as usize + kept, 100);
+}
+
 #[test]
 fn an_nvme_device_that_uses_its_spare_blocks_has_an_unknown_number_of_bad_ones() {
     check_recorded(

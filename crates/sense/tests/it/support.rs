@@ -275,6 +275,7 @@ impl Tree {
             smartctl: self.path("bin/smartctl"),
             scontrol: self.path("bin/scontrol"),
             patience: Duration::from_secs(60),
+            watched: Vec::new(),
             calibrations: vec![self.path("own/calibration.json"), self.path("calibration.json")],
         }
     }

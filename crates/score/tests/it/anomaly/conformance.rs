@@ -8,11 +8,12 @@ use skopos_score::anomaly::{
 use super::{Noise, SECOND, Stream, rules};
 
 /// Each detector, configured for a stream around 100 with a standard deviation of 1.
-const ALL: [&str; 4] = [
+const ALL: [&str; 5] = [
     "detector = \"threshold\"\nabove = 130\nclear = 110",
     "detector = \"robust-z\"",
     "detector = \"change-point\"",
     "detector = \"extreme\"",
+    "detector = \"envelope\"",
 ];
 
 /// The most samples until a gross shift is found.

@@ -99,13 +99,14 @@ fn check(parameters: &str, kinds: &[&'static str], (size, length): (f64, i64), r
 #[test]
 fn detectors_find_nothing_if_nothing_is_planted() {
     // Measured: robust-z 3, 2 and 0; the others 0.
-    for detector in ["robust-z", "change-point", "extreme"] {
+    for detector in ["robust-z", "change-point", "extreme", "envelope"] {
         check(&format!("detector = \"{detector}\""), &NOISES, (0.0, 0), 0.0);
     }
     check("detector = \"threshold\"\nabove = 105.5\nclear = 103", &NOISES, (0.0, 0), 0.0);
     // Here robust-z has 13, and is left out.
     check("detector = \"change-point\"", &[SLOW], (0.0, 0), 0.0);
     check("detector = \"extreme\"", &[SLOW], (0.0, 0), 0.0);
+    check("detector = \"envelope\"", &[SLOW], (0.0, 0), 0.0);
 }
 
 #[test]
@@ -126,6 +127,16 @@ fn change_point_finds_shifts_of_three_deviations() {
     check("detector = \"change-point\"", &NOISES, (10.0, 200), 0.95);
     // A series that wanders has to shift further.
     check("detector = \"change-point\"", &[SLOW], (10.0, 200), 0.95);
+}
+
+#[test]
+fn envelope_finds_bursts_of_twelve_deviations_and_no_single_spike() {
+    check("detector = \"envelope\"", &NOISES, (12.0, 10), 0.95);
+    check("detector = \"envelope\"", &[SLOW], (12.0, 10), 0.95);
+    for kind in NOISES {
+        let result = plant("detector = \"envelope\"", kind, 20.0, 1);
+        assert_eq!((result.found, result.false_alarms), (0, 0), "{kind}");
+    }
 }
 
 #[test]

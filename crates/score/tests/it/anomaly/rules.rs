@@ -65,7 +65,7 @@ fn check(parameters: &str, expected: &str) {
 fn an_invalid_rule_is_refused_with_the_reason() {
     check(
         "detector = \"zscore\"",
-        "`zscore` is not a detector; a detector is `threshold`, `robust-z`, `change-point` or `extreme`",
+        "`zscore` is not a detector; a detector is `threshold`, `robust-z`, `change-point`, `extreme` or `envelope`",
     );
     check("detector = \"threshold\"", "either `above` or `below`; for a band write two rules");
     check("detector = \"threshold\"\nabove = 1\nbelow = 0", "either `above` or `below`");
@@ -100,6 +100,12 @@ fn an_invalid_rule_is_refused_with_the_reason() {
         "detector = \"extreme\"\nhorizon = \"10ms\"",
         "`horizon` is 0.01, but it must be from 1 to",
     );
+    check(
+        "detector = \"envelope\"\nwindow = 95",
+        "`window` is 95, but it must be from 96 to 86400",
+    );
+    check("detector = \"envelope\"\npersist = 0", "`persist` is 0, but it must be from 1 to 60");
+    check("detector = \"extreme\"\npersist = 2", "`persist` is not a parameter of `extreme`");
     check("detector = \"extreme\"\nevents_per_minute = 0", "must be from 1 to 60");
     check("detector = \"extreme\"\nwnidow = 0", "unknown field `wnidow`, expected one of `name`");
     check(
