@@ -1,0 +1,4 @@
+//! Decisions.
+#![forbid(unsafe_code)]
+pub mod rank;
+pub mod simulate;
