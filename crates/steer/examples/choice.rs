@@ -1,33 +1,43 @@
 //! Compares ways to choose among replicas.
 use std::time::Duration;
 use skopos_steer::rank::Settings;
-use skopos_steer::simulate::{Peer, SCENARIOS, Shape, simulate, MS, Scenario};
+use skopos_steer::simulate::{Peer, Shape, simulate, MS, Scenario};
 
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    let seeds: Vec<u64> = vec![1, 2];
-    let quick = args.iter().any(|a| a == "quick");
-    let s = |exp: f64, clients: f64, qh: u64, sh: u64, slots: f64, own: f64| Settings { clients, exponent: exp, queue_half_life: Duration::from_millis(qh), service_half_life: Duration::from_millis(sh), slots, own_share: own, ..Settings::default() };
-    let mut peers: Vec<(String, Peer)> = vec![("rr".into(), Peer::RoundRobin), ("po2".into(), Peer::RandomOfTwo), ("c3".into(), Peer::C3), ("prequal".into(), Peer::Prequal), ("oracle".into(), Peer::Oracle)];
-    for (e, c, qh, sh, sl, own) in [(3., 100., 50, 200, 1., 0.), (3., 100., 10, 200, 1., 0.), (3., 100., 200, 200, 1., 0.), (3., 100., 50, 200, 4., 0.), (3., 10., 50, 200, 1., 0.), (2., 100., 50, 200, 1., 0.), (3., 100., 50, 200, 1., 1.)] {
-        peers.push((format!("sk e{e} c{c} q{qh} s{sh} sl{sl} o{own}"), Peer::Skopos(s(e, c, qh, sh, sl, own))));
-        peers.push((format!("skR e{e} c{c} q{qh} s{sh} sl{sl} o{own}"), Peer::SkoposReports(s(e, c, qh, sh, sl, own))));
-    }
-    let scen: &[Scenario] = if quick { &[Scenario::Steady, Scenario::Mixed] } else { &SCENARIOS };
-    for load in [0.5, 0.7, 0.9] {
-        for sc in scen {
-            for (n, p) in &peers {
-                let mut v = vec![];
-                for seed in &seeds {
-                    let mut shape = Shape::new(load, *sc);
-                    shape.length = 5000 * MS;
-                    let o = simulate(&shape, *p, *seed);
-                    v.push((o.quantile(0.5) as f64 / 1e6, o.quantile(0.99) as f64 / 1e6, o.timeouts, o.unfinished));
-                }
-                let m = v.iter().map(|x| x.1).sum::<f64>() / v.len() as f64;
-                let m50 = v.iter().map(|x| x.0).sum::<f64>() / v.len() as f64;
-                println!("{load} {sc:?} {n:<34} p50 {m50:6.1} p99 {m:7.1} to {} unf {}", v[0].2, v[0].3);
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut peers: Vec<(String, Peer)> = vec![];
+    let mut publish = 100;
+    let mut length = 3000;
+    for a in &args {
+        if let Some(x) = a.strip_prefix("pub=") { publish = x.parse().unwrap(); continue; }
+        if let Some(x) = a.strip_prefix("len=") { length = x.parse().unwrap(); continue; }
+        match a.as_str() {
+            "base" => peers.extend([("po2".into(), Peer::RandomOfTwo), ("c3".into(), Peer::C3), ("prequal".into(), Peer::Prequal), ("oracle".into(), Peer::Oracle)]),
+            spec => {
+                let f: Vec<f64> = spec.split(',').map(|x| x.parse().unwrap()).collect();
+                let s = Settings { exponent: f[0], clients: f[1], queue_half_life: Duration::from_millis(f[2] as u64), service_half_life: Duration::from_millis(f[3] as u64), slots: f[4], own_share: f[5], usual_share: f[6], jitter: f[7], ..Settings::default() };
+                peers.push((format!("S {spec}"), Peer::Skopos(s)));
+                peers.push((format!("R {spec}"), Peer::SkoposReports(s)));
             }
         }
+    }
+    println!("{:<32} p99 ms: steady mixed at .5, .7, .9; geometric mean", "");
+    for (n, p) in &peers {
+        print!("{n:<32}");
+        let mut g = 0.0; let mut k = 0.0;
+        for load in [0.5, 0.7, 0.9] {
+            for sc in [Scenario::Steady, Scenario::Mixed] {
+                let mut m = 0.0;
+                for seed in [1, 2] {
+                    let mut shape = Shape::new(load, sc);
+                    shape.length = length * MS;
+                    shape.publish = publish * MS;
+                    m += simulate(&shape, *p, seed).quantile(0.99) as f64 / 2e6;
+                }
+                print!(" {m:7.1}");
+                g += m.ln(); k += 1.0;
+            }
+        }
+        println!("  | {:7.1}", (g / k as f64).exp());
     }
 }

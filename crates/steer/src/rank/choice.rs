@@ -29,6 +29,10 @@ pub struct Settings {
     pub penalty: Duration,
     /// Requests that a candidate serves at once; a queue of that length does not wait yet.
     pub slots: f64,
+    /// Share of a new queue in the usual queue of its candidate.
+    pub usual_share: f64,
+    /// Largest random addition to a cost, as a share of it: it keeps clients with the same view apart.
+    pub jitter: f64,
     /// Share of the latency that the client itself saw in the cost.
     pub own_share: f64,
 }
@@ -43,6 +47,8 @@ impl Default for Settings {
             penalty: Duration::from_millis(100),
             slots: 1.0,
             own_share: 0.0,
+            usual_share: 0.1,
+            jitter: 0.0,
         }
     }
 }
@@ -70,8 +76,6 @@ pub struct Report {
 /// Longest penalty, in doublings of [`Settings::penalty`]: about six seconds at 100 ms, so that a candidate that
 /// restarts is found again.
 const MAX_DOUBLINGS: u32 = 6;
-/// Share of a new value in a candidate's usual queue: the mean of about the last ten.
-const USUAL_SHARE: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug)]
 struct Local {
@@ -126,7 +130,7 @@ impl Chooser {
             }
         }
         if let Some(queue) = published.queue.and_then(usable) {
-            local.take_queue(queue, published.at);
+            local.take_queue(queue, published.at, self.settings.usual_share, false);
         }
     }
 
@@ -142,6 +146,7 @@ impl Chooser {
             let Some(local) = self.locals.get(candidate) else { continue };
             let avoided = local.avoided_until > now;
             let cost = local.expected(now, &self.settings, fallback);
+            let cost = if self.settings.jitter >= 0.0 { cost * (1.0 + self.settings.jitter * self.random.unit()) } else { -(1.0 - self.random.unit()).ln() * cost.powf(-self.settings.jitter) };
             if best.is_none_or(|(a, c, _)| (avoided, cost) < (a, c)) {
                 best = Some((avoided, cost, candidate));
             }
@@ -174,7 +179,7 @@ impl Chooser {
             local.own = blend(local.own, latency.max(MIN_COST), 0.1);
         }
         if let Some(queue) = report.queue.and_then(usable) {
-            local.take_queue(queue, now);
+            local.take_queue(queue, now, settings.usual_share, true);
         }
         if let Some(cost) = report.cost.and_then(usable) {
             local.cost = cost.clamp(MIN_COST, MAX_COST);
@@ -197,12 +202,12 @@ impl Chooser {
 }
 
 impl Local {
-    fn take_queue(&mut self, queue: f64, at: Timestamp) {
+    fn take_queue(&mut self, queue: f64, at: Timestamp, share: f64, instant: bool) {
         self.usual_queue = match self.queue_at == UNKNOWN.queue_at {
             true => queue,
-            false => blend(self.usual_queue, queue, USUAL_SHARE),
+            false => blend(self.usual_queue, queue, share),
         };
-        if at >= self.queue_at {
+        if self.queue_at == UNKNOWN.queue_at || instant && at >= self.queue_at {
             self.queue = queue;
             self.queue_at = at;
         }

@@ -290,8 +290,8 @@ impl Policy for Skopos {
     fn publish(&mut self, now: Nanos, servers: &[Server]) {
         for (at, server) in servers.iter().enumerate().filter(|(_, s)| !s.down) {
             let published = Published {
-                cost: server.measured * 1e-9,
-                queue: Some(server.queue() as f64),
+                cost: server.published_service * 1e-9,
+                queue: Some(server.published_queue),
                 at: stamp(now),
             };
             for chooser in &mut self.choosers {

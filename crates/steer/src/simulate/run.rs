@@ -190,6 +190,9 @@ impl<'a> Run<'a> {
                 policy.probed(self.now, client as usize, server as usize, queue, latency);
             }
             Event::Publish => {
+                for server in &mut self.servers {
+                    server.publish(self.now);
+                }
                 policy.publish(self.now, &self.servers);
                 self.after(self.shape.publish, Event::Publish);
             }
@@ -214,6 +217,7 @@ impl<'a> Run<'a> {
         let server = self.random.below(self.shape.servers);
         let state = &mut self.servers[server];
         let length = if self.shape.scenario == Scenario::Failures {
+            state.account(self.now);
             state.down = true;
             state.life += 1;
             state.waiting.clear();
@@ -280,6 +284,7 @@ impl<'a> Run<'a> {
         if state.down {
             return;
         }
+        state.account(self.now);
         if state.busy < self.shape.slots {
             self.serve(request, server);
         } else {
@@ -300,6 +305,7 @@ impl<'a> Run<'a> {
         if state.life != life {
             return;
         }
+        state.account(self.now);
         state.busy -= 1;
         let Request { arrived, attempt, .. } = self.requests[request as usize];
         state.measure(service.into(), (self.now - arrived) as f64);

@@ -90,7 +90,7 @@ const GRAY_FACTOR: f64 = 10.0;
 
 /// One server.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub(crate) struct Server {
     /// Mean time of a request at the present speed.
     pub(crate) service: f64,
     /// Waiting requests.
@@ -106,8 +106,17 @@ pub struct Server {
     pub(crate) life: u32,
     /// Mean of the recent service times, as the server measures them.
     pub(crate) measured: f64,
+    /// Time integral of the queue since `integral_from`, up to `integral_to`.
+    pub(crate) integral: f64,
+    pub(crate) integral_from: Nanos,
+    pub(crate) integral_to: Nanos,
     /// Mean of the recent latencies at the server, waiting included.
     pub(crate) sojourn: f64,
+    /// Mean queue between the last two publications.
+    pub(crate) published_queue: f64,
+    /// Sum and number of the service times since the last publication, and their mean at it.
+    pub(crate) served: (f64, f64),
+    pub(crate) published_service: f64,
 }
 
 /// Share of a new service time in the mean that a server measures: the last ten or so.
@@ -127,6 +136,12 @@ impl Server {
             life: 0,
             measured: mean,
             sojourn: mean,
+            published_queue: 0.0,
+            served: (0.0, 0.0),
+            published_service: mean,
+            integral: 0.0,
+            integral_from: 0,
+            integral_to: 0,
         }
     }
 
@@ -141,7 +156,31 @@ impl Server {
         self.busy + self.waiting.len()
     }
 
+    /// Accounts for the queue up to `now`; called before the queue changes.
+    pub(crate) fn account(&mut self, now: Nanos) {
+        self.integral += self.queue() as f64 * (now - self.integral_to) as f64;
+        self.integral_to = now;
+    }
+
+    fn mean_queue(&mut self, now: Nanos) -> f64 {
+        self.account(now);
+        let mean = self.integral / ((now - self.integral_from) as f64).max(1.0);
+        self.integral = 0.0;
+        self.integral_from = now;
+        mean
+    }
+
+    /// Computes the telemetry of the time since the last call: mean queue and mean service time.
+    pub(crate) fn publish(&mut self, now: Nanos) {
+        self.published_queue = self.mean_queue(now);
+        if self.served.1 > 0.0 {
+            self.published_service = self.served.0 / self.served.1;
+        }
+        self.served = (0.0, 0.0);
+    }
+
     pub(crate) fn measure(&mut self, service: f64, sojourn: f64) {
+        self.served = (self.served.0 + service, self.served.1 + 1.0);
         self.measured += (service - self.measured) * MEASURED_SHARE;
         self.sojourn += (sojourn - self.sojourn) * MEASURED_SHARE;
     }
