@@ -44,7 +44,9 @@ pub enum Error {
     #[error("the candidate `{0}` occurs twice")]
     CandidateTwice(String),
     /// The inputs are of another number of candidates or metrics than the ranking.
-    #[error("inputs of {inputs_candidates} candidates and {inputs_metrics} metrics; the ranking has {candidates} and {metrics}")]
+    #[error(
+        "inputs of {inputs_candidates} candidates and {inputs_metrics} metrics; the ranking has {candidates} and {metrics}"
+    )]
     Inputs {
         /// Candidates of the inputs.
         inputs_candidates: usize,

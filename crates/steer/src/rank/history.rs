@@ -61,7 +61,13 @@ impl History {
 
     /// Takes the score of a candidate before history, and returns what history adds. Returns `None` if the candidate
     /// occurred in this ranking before.
-    pub(crate) fn judge(&mut self, name: &str, now: Now, score: f64, lied: bool) -> Option<Verdict> {
+    pub(crate) fn judge(
+        &mut self,
+        name: &str,
+        now: Now,
+        score: f64,
+        lied: bool,
+    ) -> Option<Verdict> {
         let Some(past) = self.pasts.get_mut(name) else {
             self.pasts.insert(name.into(), Past::new(now, score, lied));
             let discredit = if lied { DISCREDIT_SHARE * MAX_DISCREDIT } else { 0.0 };

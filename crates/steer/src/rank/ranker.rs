@@ -254,9 +254,7 @@ impl Ranker {
         let entries = std::mem::take(&mut ranking.entries);
         let mut keyed: Vec<(u8, f64, u64, Ranked)> =
             entries.into_iter().map(|e| (class(e.state), e.score, self.random.bits(), e)).collect();
-        keyed.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
-        });
+        keyed.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
         ranking.entries = keyed.into_iter().map(|(.., entry)| entry).collect();
     }
 }

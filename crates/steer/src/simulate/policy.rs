@@ -25,7 +25,7 @@ pub(crate) trait Policy {
     fn pick(&mut self, now: Nanos, client: usize, among: &[usize], servers: &[Server]) -> usize;
     fn finish(&mut self, _now: Nanos, _response: &Response) {}
     /// Takes the telemetry of all servers, where there is some.
-    fn publish(&mut self, _now: Nanos, _servers: &[Server]) {}
+    fn publish(&mut self, _servers: &[Server]) {}
     /// Servers that the client probes beside this request.
     fn probes(&mut self, _client: usize, _among: &[usize], _out: &mut Vec<usize>) {}
     fn probed(&mut self, _now: Nanos, _client: usize, _server: usize, _queue: f64, _latency: f64) {}
@@ -220,7 +220,11 @@ impl Policy for Prequal {
             let key = match self.probes[client][candidate] {
                 _ if self.avoided[client][candidate] > now => (3, 0.0),
                 Some(p) if now - p.at <= PROBE_AGE && p.uses < REUSE => {
-                    if p.queue > threshold { (1, p.queue) } else { (0, p.latency) }
+                    if p.queue > threshold {
+                        (1, p.queue)
+                    } else {
+                        (0, p.latency)
+                    }
                 }
                 _ => (2, 0.0),
             };
@@ -283,16 +287,15 @@ impl Policy for Skopos {
             true => Report { queue: Some(response.queue), cost: Some(response.service * 1e-9) },
             false => Report::default(),
         };
-        let latency = response.latency.map(|l| l * 1e-9);
-        self.choosers[response.client].finish(stamp(now), response.server, latency, report);
+        let failed = response.latency.is_none();
+        self.choosers[response.client].finish(stamp(now), response.server, failed, report);
     }
 
-    fn publish(&mut self, now: Nanos, servers: &[Server]) {
+    fn publish(&mut self, servers: &[Server]) {
         for (at, server) in servers.iter().enumerate().filter(|(_, s)| !s.down) {
             let published = Published {
                 cost: server.published_service * 1e-9,
                 queue: Some(server.published_queue),
-                at: stamp(now),
             };
             for chooser in &mut self.choosers {
                 chooser.publish(at, published);

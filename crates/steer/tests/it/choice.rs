@@ -7,8 +7,8 @@ use skopos_steer::rank::{Chooser, Published, Report, Settings};
 
 use crate::table::at;
 
-fn published(cost: f64, seconds: f64) -> Published {
-    Published { cost, queue: Some(0.0), at: at(seconds) }
+fn published(cost: f64) -> Published {
+    Published { cost, queue: Some(0.0) }
 }
 
 fn counts(chooser: &mut Chooser, now: Timestamp, rounds: usize) -> [usize; 3] {
@@ -16,7 +16,7 @@ fn counts(chooser: &mut Chooser, now: Timestamp, rounds: usize) -> [usize; 3] {
     for _ in 0..rounds {
         let chosen = chooser.pick(now, &[0, 1, 2]).expect("a candidate");
         counts[chosen] += 1;
-        chooser.finish(now, chosen, Some(0.001), Report::default());
+        chooser.finish(now, chosen, false, Report::default());
     }
     counts
 }
@@ -27,13 +27,14 @@ fn odd_calls_choose_nothing_or_are_ignored() {
     assert_eq!(chooser.pick(at(0.0), &[]), None);
     assert_eq!(chooser.pick(at(0.0), &[7, 8]), None);
     assert_eq!(chooser.pick(at(0.0), &[7, 2]), Some(2));
-    chooser.finish(at(0.0), 9, None, Report::default());
+    chooser.finish(at(0.0), 9, true, Report::default());
     for cost in [f64::NAN, f64::INFINITY, -1.0] {
-        chooser.publish(1, Published { cost, queue: Some(cost), at: at(0.0) });
+        chooser.publish(1, Published { cost, queue: Some(cost) });
         let report = Report { queue: Some(cost), cost: Some(cost) };
-        chooser.finish(at(0.0), 1, Some(cost), report);
+        chooser.finish(at(0.0), 1, false, report);
     }
     assert_eq!(chooser.outstanding(2), 1);
+    chooser.finish(at(0.0), 2, false, Report::default());
     assert!(counts(&mut chooser, at(0.0), 300).iter().all(|c| *c > 10));
 }
 
@@ -45,11 +46,10 @@ fn a_failed_candidate_is_avoided_for_longer_each_time_and_found_again() {
     let mut failures = Vec::new();
     for _ in 0..3000 {
         let chosen = chooser.pick(now, &[0, 1]).expect("a candidate");
-        let latency = (chosen == 1).then_some(0.001);
         if chosen == 0 {
             failures.push(now);
         }
-        chooser.finish(now, chosen, latency, Report::default());
+        chooser.finish(now, chosen, chosen == 0, Report::default());
         now = now.saturating_add(step);
     }
     assert!((3..10).contains(&failures.len()), "{}", failures.len());
@@ -61,16 +61,16 @@ fn a_failed_candidate_is_avoided_for_longer_each_time_and_found_again() {
 fn if_every_candidate_failed_one_is_chosen_still() {
     let mut chooser = Chooser::new(1, Settings::default(), 1);
     chooser.pick(at(0.0), &[0]);
-    chooser.finish(at(0.0), 0, None, Report::default());
+    chooser.finish(at(0.0), 0, true, Report::default());
     assert_eq!(chooser.pick(at(0.0), &[0]), Some(0));
 }
 
 #[test]
 fn a_candidate_eighty_times_as_slow_has_few_requests() {
     let mut chooser = Chooser::new(3, Settings::default(), 1);
-    chooser.publish(0, published(0.0001, 0.0));
-    chooser.publish(1, published(0.0001, 0.0));
-    chooser.publish(2, published(0.008, 0.0));
+    chooser.publish(0, published(0.0001));
+    chooser.publish(1, published(0.0001));
+    chooser.publish(2, published(0.008));
     let counts = counts(&mut chooser, at(0.0), 10_000);
     assert!(counts[2] < 40, "{counts:?}");
     assert!(counts[0] > 3000 && counts[1] > 3000, "{counts:?}");
@@ -79,10 +79,10 @@ fn a_candidate_eighty_times_as_slow_has_few_requests() {
 #[test]
 fn many_clients_with_one_ranking_do_not_choose_one_candidate() {
     let mut first = [0_u32; 3];
-    for seed in 0..300 {
+    for seed in 0..300_u64 {
         let mut chooser = Chooser::new(3, Settings::default(), seed);
         for (candidate, cost) in [1.0, 1.1, 1.2].into_iter().enumerate() {
-            chooser.publish(candidate, published(cost, 0.0));
+            chooser.publish(candidate, published(cost));
         }
         first[chooser.pick(at(0.0), &[0, 1, 2]).expect("a candidate")] += 1;
     }

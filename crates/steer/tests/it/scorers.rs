@@ -64,7 +64,12 @@ proptest! {
 }
 
 /// No candidate has a larger score than one that is at most as good in every metric.
-fn dominance(name: &str, width: usize, badness: &[f64], scores: &[f64]) -> Result<(), TestCaseError> {
+fn dominance(
+    name: &str,
+    width: usize,
+    badness: &[f64],
+    scores: &[f64],
+) -> Result<(), TestCaseError> {
     for (a, first) in badness.chunks(width).zip(scores) {
         for (b, second) in badness.chunks(width).zip(scores) {
             if a.iter().zip(b).all(|(a, b)| a <= b) {
@@ -105,9 +110,8 @@ fn layers_of_two_objectives_are_those_of_all_pairs() {
     let metrics = metrics(2);
     let mut random = SplitMix64::new(5);
     for _ in 0..200 {
-        let rows: Vec<[f64; 2]> = (0..40)
-            .map(|_| [random.below(8) as f64, random.below(8) as f64])
-            .collect();
+        let rows: Vec<[f64; 2]> =
+            (0..40).map(|_| [random.below(8) as f64, random.below(8) as f64]).collect();
         let badness = rows.concat();
         let view = View { metrics: &metrics, badness: &badness };
         assert_eq!(Pareto::new(&metrics).layers(&view), layers_by_pairs(&rows), "{rows:?}");

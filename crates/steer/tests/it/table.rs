@@ -41,7 +41,12 @@ pub(crate) fn inputs(rows: &[[f64; 3]], seconds: f64) -> Inputs {
 }
 
 /// Ranks rows of values at their own time.
-pub(crate) fn rank(ranker: &mut Ranker, names: &[&str], rows: &[[f64; 3]], seconds: f64) -> Ranking {
+pub(crate) fn rank(
+    ranker: &mut Ranker,
+    names: &[&str],
+    rows: &[[f64; 3]],
+    seconds: f64,
+) -> Ranking {
     ranker.rank(at(seconds), names, &inputs(rows, seconds)).expect("a ranking")
 }
 
