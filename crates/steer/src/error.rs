@@ -68,6 +68,17 @@ pub enum Error {
         /// The cost that was reported.
         cost: f64,
     },
+    /// A line of a recording is not valid.
+    #[error("line {line} of the recording: {fault}")]
+    Recording {
+        /// Number of the line, from 1.
+        line: usize,
+        /// The fault.
+        fault: String,
+    },
+    /// A recording is of a version that this program does not know.
+    #[error("the recording has version {0}; this program reads version {known}", known = crate::rank::replay::VERSION)]
+    RecordingVersion(u32),
 }
 
 impl Error {
@@ -84,7 +95,8 @@ impl Error {
             Self::CandidateTwice(_) => "name each candidate once",
             Self::UnknownCandidate(_) => "report outcomes under the name that was ranked",
             Self::Cost { .. } => "report the latency in seconds, or a failure",
-            Self::Inputs { .. } => return None,
+            Self::RecordingVersion(_) => "read it with the version of Skopos that recorded it",
+            Self::Inputs { .. } | Self::Recording { .. } => return None,
         })
     }
 }

@@ -1,7 +1,8 @@
 //! Ranking of nodes: candidates and a profile in, an ordered list with weights and reasons out.
 //!
 //! Read in this order: [`Profile`], [`Inputs`], `trust` for the checks of values, [`Scorer`] and its implementations,
-//! [`Ranker`], then [`Chooser`] for clients that choose with a published ranking.
+//! [`Ranker`], then [`Chooser`] for clients that choose with a published ranking,
+//! and [`replay`].
 //!
 //! # Invariants
 //! - There is no clock, file or thread: times and seeds come in.
@@ -22,6 +23,7 @@ mod history;
 mod utility;
 mod ranker;
 mod choice;
+pub mod replay;
 
 pub use choice::{Chooser, Published, Report, Settings};
 pub use history::{FLAP_CHANGES, FLAP_WINDOW};

@@ -10,7 +10,7 @@ use crate::rank::scorer::{Parts, Scorer, View, normalise};
 
 /// Most candidates of a front with more than two metrics that others are compared with. It bounds the work for a
 /// thousand candidates; a dominated candidate that only later members dominate counts as one of the front.
-const MAX_FRONT: usize = 128;
+const MAX_FRONT: usize = 64;
 /// Deepest layer: at a score of 16 a candidate has nearly no weight.
 const MAX_LAYER: usize = 16;
 

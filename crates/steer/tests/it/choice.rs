@@ -5,6 +5,8 @@ use std::time::Duration;
 use skopos_model::Timestamp;
 use skopos_steer::rank::{Chooser, Published, Report, Settings};
 
+use skopos_steer::simulate::{MS, Peer, Scenario, Shape, simulate};
+
 use crate::table::at;
 
 fn published(cost: f64) -> Published {
@@ -87,4 +89,29 @@ fn many_clients_with_one_ranking_do_not_choose_one_candidate() {
         first[chooser.pick(at(0.0), &[0, 1, 2]).expect("a candidate")] += 1;
     }
     assert!(first.iter().all(|count| *count > 50), "{first:?}");
+}
+
+#[test]
+fn in_the_simulator_published_ranks_beat_taking_turns_and_the_oracle_beats_all() {
+    let mut shape = Shape::new(0.6, Scenario::Mixed);
+    (shape.servers, shape.clients, shape.length) = (20, 10, 1500 * MS);
+    let settings = Settings { clients: 10.0, ..Settings::default() };
+    let p99 = |peer| simulate(&shape, peer, 11).quantile(0.99);
+    let ours = p99(Peer::Skopos(settings));
+    assert!(ours < p99(Peer::RoundRobin) / 2, "{ours}");
+    assert!(ours < p99(Peer::RandomOfTwo), "{ours}");
+    assert!(p99(Peer::Oracle) < ours);
+}
+
+#[test]
+fn a_failed_server_costs_timeouts_and_no_request() {
+    let mut shape = Shape::new(0.4, Scenario::Failures);
+    (shape.servers, shape.clients, shape.length) = (20, 10, 2500 * MS);
+    for peer in [Peer::C3, Peer::Prequal, Peer::SkoposReports(Settings::default())] {
+        let outcome = simulate(&shape, peer, 12);
+        assert!(outcome.timeouts > 0, "{peer:?}");
+        let ended = outcome.latencies.len() as u64;
+        assert!(outcome.unfinished < ended / 50, "{peer:?}: {} open", outcome.unfinished);
+        assert_eq!(outcome.latencies, simulate(&shape, peer, 12).latencies, "one seed, one run");
+    }
 }

@@ -20,23 +20,30 @@ fn squash(badness: &[f64]) -> Vec<f64> {
     badness.iter().map(|b| b / (1.0 + b)).chain([1.0]).collect()
 }
 
-/// The squared errors of the best fixed coefficients in the box, found by many steps over all examples.
+/// The squared errors of the best fixed coefficients in the box, found by descent over one coefficient after the other.
 fn best_fixed(examples: &[(Vec<f64>, f64)]) -> f64 {
-    let mut c = [0.2; WIDTH + 1];
-    let error = |c: &[f64], (badness, cost): &(Vec<f64>, f64)| -> f64 {
-        squash(badness).iter().zip(c).map(|(x, c)| x * c).sum::<f64>() - cost
-    };
-    for _ in 0..3000 {
-        let mut gradient = [0.0; WIDTH + 1];
-        for example in examples {
-            let e = error(&c, example);
-            gradient.iter_mut().zip(squash(&example.0)).for_each(|(g, x)| *g += e * x);
-        }
-        for (c, g) in c.iter_mut().zip(gradient) {
-            *c = (*c - 0.5 * g / examples.len() as f64).clamp(0.0, MAX_COEFFICIENT);
+    let mut gram = [[0.0; WIDTH + 1]; WIDTH + 1];
+    let mut moment = [0.0; WIDTH + 1];
+    for (badness, cost) in examples {
+        let x = squash(badness);
+        for i in 0..=WIDTH {
+            moment[i] += x[i] * cost;
+            for j in 0..=WIDTH {
+                gram[i][j] += x[i] * x[j];
+            }
         }
     }
-    examples.iter().map(|e| error(&c, e).powi(2)).sum()
+    let mut c = [0.0; WIDTH + 1];
+    for _ in 0..1000 {
+        for i in 0..=WIDTH {
+            let others: f64 = (0..=WIDTH).filter(|j| *j != i).map(|j| gram[i][j] * c[j]).sum();
+            c[i] = ((moment[i] - others) / gram[i][i]).clamp(0.0, MAX_COEFFICIENT);
+        }
+    }
+    let error = |(badness, cost): &(Vec<f64>, f64)| {
+        squash(badness).iter().zip(c).map(|(x, c)| x * c).sum::<f64>() - cost
+    };
+    examples.iter().map(|e| error(e).powi(2)).sum()
 }
 
 #[test]

@@ -8,3 +8,4 @@ mod history;
 mod learning;
 mod utility;
 mod choice;
+mod replay;
