@@ -20,9 +20,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["model"]),
     ("wire", &["model", "access", "store"]),
     ("query", BELOW_QUERY),
-    ("steer", BELOW_QUERY),
+    ("steer", &["model"]),
     ("ffi", &["model", "shm", "rpc"]),
-    ("agent", &["model", "shm", "eval", "score", "sense", "net", "rpc", "store", "term"]),
+    ("agent", &["model", "shm", "eval", "score", "sense", "net", "rpc", "store", "steer", "term"]),
     ("node", &["model", "shm", "store", "wire", "term", "agent"]),
     ("hub", HUB),
     ("serve", SERVE),
@@ -37,14 +37,15 @@ const BELOW_QUERY: &[&str] =
     &["model", "access", "shm", "eval", "score", "sense", "net", "task", "rpc", "store", "wire"];
 
 const HUB: &[&str] = &[
-    "model", "access", "shm", "eval", "score", "rpc", "store", "wire", "query", "term", "agent",
+    "model", "access", "shm", "eval", "score", "rpc", "store", "wire", "query", "steer", "term",
+    "agent",
     "node",
 ];
 
 /// The hub and the crates that it may use.
 const SERVE: &[&str] = &[
-    "model", "access", "shm", "eval", "score", "store", "wire", "query", "term", "agent", "node",
-    "hub",
+    "model", "access", "shm", "eval", "score", "store", "wire", "query", "steer", "term", "agent",
+    "node", "hub",
 ];
 
 /// `ffi` is for programs of other languages; ours use the crates below it.

@@ -53,8 +53,10 @@ const HEAVY: &[Heavy] = &[
 
 /// Crates of the agent and of embedding programs: their direct dependencies must not lead to a heavy
 /// library, however deep.
-const LEAN: &[&str] =
-    &["model", "access", "shm", "eval", "score", "sense", "net", "task", "ffi", "term", "top"];
+const LEAN: &[&str] = &[
+    "model", "access", "shm", "eval", "score", "sense", "net", "task", "ffi", "steer", "term",
+    "top",
+];
 
 /// Crates whose whole build, through our other crates too, leaves these out.
 const WITHOUT: &[(&str, &[&str])] =

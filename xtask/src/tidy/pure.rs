@@ -5,7 +5,13 @@ use crate::rust::Rust;
 use crate::tidy::finding::Finding;
 use crate::tree::Tree;
 
-const PURE_CRATES: &[&str] = &["crates/model/src/", "crates/eval/src/", "crates/score/src/"];
+const PURE_CRATES: &[&str] = &[
+    "crates/model/src/",
+    "crates/eval/src/",
+    "crates/score/src/",
+    "crates/steer/src/rank/",
+    "crates/steer/src/simulate/",
+];
 
 /// Names of the standard library that reach out of the program.
 const OUTSIDE: &[&str] = &[

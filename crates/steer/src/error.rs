@@ -1,0 +1,102 @@
+use thiserror::Error;
+
+use crate::rank::{MAX_CANDIDATES, MAX_METRICS};
+
+/// An error of a decision.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A profile has no metric or too many.
+    #[error("the profile `{profile}` has {metrics} metrics; a profile has 1 to {MAX_METRICS}")]
+    Metrics {
+        /// Name of the profile.
+        profile: String,
+        /// Number of its metrics.
+        metrics: usize,
+    },
+    /// A number of a profile is outside of its range.
+    #[error("the profile `{profile}`: `{entry}` is {value}; it must be {range}")]
+    Range {
+        /// Name of the profile.
+        profile: String,
+        /// The entry with the number.
+        entry: String,
+        /// The number.
+        value: f64,
+        /// The range that is allowed, as a text.
+        range: &'static str,
+    },
+    /// All weights of a profile are zero.
+    #[error("the weights of the profile `{0}` sum to zero")]
+    WeightsZero(String),
+    /// Two metrics of a profile have one name.
+    #[error("the profile `{profile}` has two metrics `{metric}`")]
+    MetricTwice {
+        /// Name of the profile.
+        profile: String,
+        /// Name of the metric.
+        metric: String,
+    },
+    /// A ranking has too many candidates.
+    #[error("{0} candidates; a ranking has at most {MAX_CANDIDATES}")]
+    Candidates(usize),
+    /// A candidate occurs twice in a ranking.
+    #[error("the candidate `{0}` occurs twice")]
+    CandidateTwice(String),
+    /// The inputs are of another number of candidates or metrics than the ranking.
+    #[error(
+        "inputs of {inputs_candidates} candidates and {inputs_metrics} metrics; the ranking has {candidates} and {metrics}"
+    )]
+    Inputs {
+        /// Candidates of the inputs.
+        inputs_candidates: usize,
+        /// Metrics of the inputs.
+        inputs_metrics: usize,
+        /// Candidates of the ranking.
+        candidates: usize,
+        /// Metrics of the profile.
+        metrics: usize,
+    },
+    /// An outcome names a candidate that was not in the last ranking.
+    #[error("`{0}` is not a candidate of the last ranking")]
+    UnknownCandidate(String),
+    /// An outcome has a cost that is not a number of seconds.
+    #[error("an outcome of `{candidate}` costs {cost} s; a cost is finite and not negative")]
+    Cost {
+        /// The candidate.
+        candidate: String,
+        /// The cost that was reported.
+        cost: f64,
+    },
+    /// A line of a recording is not valid.
+    #[error("line {line} of the recording: {fault}")]
+    Recording {
+        /// Number of the line, from 1.
+        line: usize,
+        /// The fault.
+        fault: String,
+    },
+    /// A recording is of a version that this program does not know.
+    #[error("the recording has version {0}; this program reads version {known}", known = crate::rank::replay::VERSION)]
+    RecordingVersion(u32),
+}
+
+impl Error {
+    /// Returns a hint on how the user can mend the error.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Metrics { .. } => "list the metrics that differ between candidates",
+            Self::Range { .. } => "change the number, or leave the entry out to have its default",
+            Self::WeightsZero(_) => {
+                "give a metric a weight above zero, or choose the method `equal`"
+            }
+            Self::MetricTwice { .. } => "remove one of them, or rename it",
+            Self::Candidates(_) => "rank parts of them, such as the replicas of one range",
+            Self::CandidateTwice(_) => "name each candidate once",
+            Self::UnknownCandidate(_) => "report outcomes under the name that was ranked",
+            Self::Cost { .. } => "report the latency in seconds, or a failure",
+            Self::RecordingVersion(_) => "read it with the version of Skopos that recorded it",
+            Self::Inputs { .. } | Self::Recording { .. } => return None,
+        })
+    }
+}
