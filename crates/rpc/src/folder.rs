@@ -16,13 +16,13 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// The traces in a folder, `NAME-PID-START.sktrace` and their further parts.
 #[derive(Clone, Debug)]
-pub struct FolderLoader {
+pub struct Folder {
     names: Vec<String>,
     paths: Vec<PathBuf>,
     bytes: u64,
 }
 
-impl FolderLoader {
+impl Folder {
     /// Lists the traces in `path`, or takes the one file that it is.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ fn list(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     Ok(files)
 }
 
-impl Loader for FolderLoader {
+impl Loader for Folder {
     fn names(&self) -> &[String] {
         &self.names
     }
@@ -79,5 +79,31 @@ impl Loader for FolderLoader {
 
     fn bytes(&self) -> u64 {
         self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_its_traces_by_name_and_nothing_else() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let open = || Folder::open(dir.path());
+        assert!(open().expect_err("empty").to_string().contains("has no trace"));
+        for name in ["b-2-1.sktrace", "a-1-1.sktrace", "notes.txt"] {
+            std::fs::write(dir.path().join(name), name).expect("written");
+        }
+        std::fs::create_dir(dir.path().join("c.sktrace")).expect("a folder");
+        let folder = open().expect("two traces");
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        assert_eq!(folder.names(), [path("a-1-1.sktrace"), path("b-2-1.sktrace")]);
+        let mut text = String::new();
+        let mut file = Loader::open(&folder, 1).expect("it is there");
+        file.read_to_string(&mut text).expect("readable");
+        assert_eq!((text.as_str(), folder.bytes()), ("b-2-1.sktrace", 26));
+        let one = Folder::open(&dir.path().join("a-1-1.sktrace")).expect("a file");
+        assert_eq!(one.names(), [path("a-1-1.sktrace")]);
+        assert!(Folder::open(&dir.path().join("d")).is_err());
     }
 }

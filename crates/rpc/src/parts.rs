@@ -11,9 +11,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::folder::Folder;
 use crate::analysis::loader::{Loader as _, MemoryLoader};
 use crate::error::Error;
+use crate::folder::Folder;
 
 /// The version of the document.
 const VERSION: u32 = 1;
@@ -52,9 +52,10 @@ pub fn parts(folder: &Path, most: u64) -> Result<(Vec<Part>, u64), Error> {
     };
     let (mut all, mut used, mut left_out) = (Vec::new(), 0, 0);
     for name in files.names() {
-        let path = folder.join(name);
-        let failed = Error::io(&path, "the trace cannot be read");
-        let bytes = match read(&path, most.saturating_sub(used)) {
+        let path = Path::new(name);
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let failed = Error::io(path, "the trace cannot be read");
+        let bytes = match read(path, most.saturating_sub(used)) {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(length)) => {
                 left_out += length;
@@ -67,7 +68,7 @@ pub fn parts(folder: &Path, most: u64) -> Result<(Vec<Part>, u64), Error> {
         let parts = pieces.len() as u32;
         all.extend((0..).zip(pieces).map(|(part, piece)| Part {
             version: VERSION,
-            file: name.clone(),
+            file: file.clone(),
             part,
             parts,
             bytes: STANDARD.encode(piece),

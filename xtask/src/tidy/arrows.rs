@@ -38,8 +38,7 @@ const BELOW_QUERY: &[&str] =
 
 const HUB: &[&str] = &[
     "model", "access", "shm", "eval", "score", "rpc", "store", "wire", "query", "steer", "term",
-    "agent",
-    "node",
+    "agent", "node",
 ];
 
 /// The hub and the crates that it may use.

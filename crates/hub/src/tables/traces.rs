@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use skopos_access::{Action, may};
 use skopos_query::{BoxError, Scan};
-use skopos_rpc::analysis::folder::Folder;
 use skopos_rpc::analysis::loader::Loader;
+use skopos_rpc::folder::Folder;
 
 /// Opens the traces in `folder` for the caller of a scan; `None` if nothing was collected yet.
 ///

@@ -6,7 +6,7 @@
 //! use skopos_rpc::analysis::{comparison, critical, finding, profile, request, system, trace::Trace};
 //! # let service = skopos_rpc::synthetic::Service { requests: 300, ..Default::default() };
 //! # let loader = service.trace();
-//! // let loader = skopos_rpc::folder::FolderLoader::open(path)?;      // a folder, or one file
+//! // let loader = skopos_rpc::folder::Folder::open(path)?;      // a folder, or one file
 //! let trace = Trace::open(&loader)?;                                  // names, counts, clocks
 //! for (text, count) in trace.counts().defects() {
 //!     println!("{count} {text}");                                     // always printed: nothing is lost in silence
@@ -42,7 +42,6 @@
 
 pub mod histogram;
 pub mod loader;
-pub mod folder;
 pub mod names;
 pub mod process;
 pub mod counts;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use skopos_rpc::analysis::comparison::{Comparison, Gate, Limits, PathChange, compare, gate};
-use skopos_rpc::analysis::folder::Folder;
+use skopos_rpc::folder::Folder;
 use skopos_term::{EXIT_NO, Failure, Global, Out, Style, format};
 
 use super::lines::{callpath, printable, time, whole};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use skopos_rpc::analysis::critical::{
     CriticalCallpath, CriticalPaths, OneCriticalPath, Options, critical_path_of, critical_paths,
 };
-use skopos_rpc::analysis::folder::Folder;
+use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Global, Out, Style, format};
 
 use super::lines::{callpath, printable, time, whole};

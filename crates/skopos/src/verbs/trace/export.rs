@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use skopos_rpc::Error;
-use skopos_rpc::analysis::folder::Folder;
 use skopos_rpc::analysis::profile::profile;
 use skopos_rpc::analysis::trace::Trace;
 use skopos_rpc::export::Exported;
@@ -16,6 +15,7 @@ use skopos_rpc::export::folded::folded;
 use skopos_rpc::export::otlp::{otlp_json, otlp_protobuf};
 use skopos_rpc::export::perfetto::perfetto;
 use skopos_rpc::export::zipkin::zipkin;
+use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Global, Out, tell};
 
 use super::place::{failed, opened};

@@ -6,8 +6,8 @@ use skopos_rpc::analysis::blocks::Estimate;
 use skopos_rpc::analysis::finding::{
     Evidence, Findings, Fix, Found, Judged, NodeFact, NodeFacts, Verdict, judge,
 };
-use skopos_rpc::analysis::folder::Folder;
 use skopos_rpc::analysis::trace::Trace;
+use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Global, Out, Style, format};
 
 use super::lines::{callpath, printable, time};

@@ -11,6 +11,7 @@ mod findings;
 mod compare;
 mod export;
 mod collect;
+mod import;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -109,6 +110,12 @@ pub(crate) enum TraceVerb {
         #[arg(long = "for", value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
         time: Duration,
     },
+    /// Read the statistics of Margo's own monitor, with its faults corrected
+    #[command(before_help = "Example: skopos trace import margo.n01.4711.stats.json")]
+    Import {
+        /// File `*.stats.json`
+        file: PathBuf,
+    },
     /// Show processor, memory, queues and other variables of each process over time
     #[command(before_help = "Example: skopos trace system")]
     System {
@@ -187,6 +194,7 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<ExitCode, Failure
         TraceVerb::Export { format, out, otlp_to: None } => {
             export::run(global, &open()?, format.unwrap_or_default(), out.as_deref())
         }
+        TraceVerb::Import { file } => import::run(global, file),
         TraceVerb::Collect { out, time } => collect::run(global, out, *time),
     }
 }

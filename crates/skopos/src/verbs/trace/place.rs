@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use skopos_rpc::Error;
-use skopos_rpc::analysis::folder::Folder;
 use skopos_rpc::analysis::trace::Trace;
+use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Out, state, tell};
 
 /// Names the trace to read.

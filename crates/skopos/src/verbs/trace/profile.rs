@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use skopos_rpc::analysis::folder::Folder;
 use skopos_rpc::analysis::profile::{
     EntityCalls, IntervalTime, PathProfile, Profile, SeenBy, Unaccounted, profile,
 };
+use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Global, Out, Style, format};
 
 use super::lines::{callpath, printable, time, whole};

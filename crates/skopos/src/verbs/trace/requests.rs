@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use skopos_model::duration;
-use skopos_rpc::analysis::folder::Folder;
 use skopos_rpc::analysis::request::list::{DEFAULT_LIMIT, Filter, Order, Requests, requests};
+use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Global, Out, Style};
 
 use super::lines::{moment, printable, whole};

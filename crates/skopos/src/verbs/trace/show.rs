@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use skopos_rpc::analysis::folder::Folder;
 use skopos_rpc::analysis::request::show::{Request, ShownCall, show};
 use skopos_rpc::analysis::request::waterfall::{WaterfallLine, waterfall};
+use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Global, Out, Style};
 
 use super::lines::{moment, printable, whole};

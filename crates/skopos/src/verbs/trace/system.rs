@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use skopos_rpc::analysis::folder::Folder;
 use skopos_rpc::analysis::system::{System, VariableSeries, system};
+use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Global, Out, Style, format};
 
 use super::lines::{printable, time};
