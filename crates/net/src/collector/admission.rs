@@ -1,7 +1,7 @@
 //! Decides about a datagram before it is parsed: its address, its rate, its tag.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::counts::CollectorCounts;
 use super::settings::CollectorSettings;
@@ -85,7 +85,7 @@ impl Admission {
 fn contains((network, bits): (IpAddr, u8), address: IpAddr) -> bool {
     let number = |address: IpAddr| match address {
         IpAddr::V4(address) => (4, u128::from(u32::from(address)) << 96),
-        IpAddr::V6(address) => (6, u128::from(Ipv6Addr::to_bits(address))),
+        IpAddr::V6(address) => (6, address.to_bits()),
     };
     let ((version, network), (other, address)) = (number(network), number(address));
     let mask = match bits.min(128) {

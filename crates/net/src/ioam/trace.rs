@@ -52,7 +52,7 @@ impl TraceRequest {
         header.extend(lengths.to_be_bytes());
         header.extend((VALUES << 8).to_be_bytes());
         header.resize(header.len() + words * 4, 0);
-        if header.len() % 8 != 0 {
+        if !header.len().is_multiple_of(8) {
             header.extend([PADN, 2, 0, 0]);
         }
         header[1] = (header.len() / 8 - 1) as u8;
@@ -132,7 +132,7 @@ fn read_trace(content: &[u8]) -> Result<Option<Trace>, Error> {
         return Err(Error::malformed(WHAT, why));
     }
     let written = reader.rest();
-    if written.len() % (node_words * 4) != 0 {
+    if !written.len().is_multiple_of(node_words * 4) {
         let why = format!(
             "{} bytes are not a whole number of nodes of {node_words} words",
             written.len()

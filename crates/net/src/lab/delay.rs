@@ -130,7 +130,8 @@ fn take(
 
 fn give(direction: &mut Direction, dropped: &AtomicU64) -> io::Result<()> {
     let now = Instant::now();
-    while let Some((_, frame)) = direction.frames.pop_front_if(|(due, _)| *due <= now) {
+    while direction.frames.front().is_some_and(|(due, _)| *due <= now) {
+        let Some((_, frame)) = direction.frames.pop_front() else { break };
         match (&direction.to).write(&frame) {
             Ok(_) => {}
             // An interface that is down takes no frame, as a cable that is pulled.

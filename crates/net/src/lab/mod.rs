@@ -200,7 +200,7 @@ impl Lab {
     /// # Errors
     /// The lab has no such disk.
     pub fn disk(&self, name: &str) -> Result<PathBuf, Error> {
-        self.running(name).map(|disk| disk.folder().to_owned())
+        self.running(name).map(|disk| disk.data().to_owned())
     }
 
     /// Writes what the page cache has of a disk, and discards it, so that the next read comes from the disk.

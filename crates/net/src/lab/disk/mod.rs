@@ -60,7 +60,7 @@ impl RunningDisk {
     }
 
     /// The folder in which the disk is mounted.
-    pub(super) fn folder(&self) -> &Path {
+    pub(super) fn data(&self) -> &Path {
         &self.data
     }
 
