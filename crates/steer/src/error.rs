@@ -77,7 +77,7 @@ pub enum Error {
         fault: String,
     },
     /// A recording is of a version that this program does not know.
-    #[error("the recording has version {0}; this program reads version {known}", known = crate::rank::replay::VERSION)]
+    #[error("the recording has version {0}; this program reads version {known}", known = crate::rank::RECORDING_VERSION)]
     RecordingVersion(u32),
 }
 

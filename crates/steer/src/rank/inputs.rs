@@ -17,7 +17,7 @@ pub struct Reading {
     pub samples: u32,
 }
 
-/// What peers measured of one metric of one candidate.
+/// Measurements by peers of one metric of one candidate.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     pub(crate) cell: usize,
@@ -51,7 +51,7 @@ impl Inputs {
         }
     }
 
-    /// Adds what a peer measured of a candidate. Two fresh peers or more can contradict the candidate.
+    /// Adds the measurement of a candidate by a peer. Two fresh peers or more can contradict the candidate.
     pub fn add_peer(&mut self, candidate: usize, metric: usize, reading: Reading) {
         let Some(cell) = self.cell(candidate, metric) else {
             self.refused += 1;

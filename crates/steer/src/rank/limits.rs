@@ -8,3 +8,5 @@ pub const MAX_METRICS: usize = 32;
 pub const MIN_COST: f64 = 1e-9;
 /// Largest cost of a request: a day in seconds, above which a comparison means nothing.
 pub const MAX_COST: f64 = 86_400.0;
+/// The version of recordings that this program reads.
+pub const VERSION: u32 = 1;

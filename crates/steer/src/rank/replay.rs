@@ -13,13 +13,12 @@ use skopos_model::Timestamp;
 
 use crate::error::Error;
 use crate::rank::inputs::{Inputs, Reading};
+pub use crate::rank::limits::VERSION;
 use crate::rank::limits::{MAX_CANDIDATES, MAX_METRICS};
 use crate::rank::profile::Profile;
 use crate::rank::ranker::Ranker;
 use crate::rank::ranking::State;
 
-/// The version of recordings that this program reads.
-pub const VERSION: u32 = 1;
 /// Longest line: a thousand candidates with ten metrics, at fifty bytes a value, twice.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 /// Most records of a replay: a day of ten sampled requests a second.
