@@ -38,6 +38,9 @@ pub enum Error {
     /// The name of a process cannot be the name of a file.
     #[error("`{0}` is not a name: 1 to 48 of the characters a-z 0-9 _ - . and no `.` in front")]
     Name(String),
+    /// A variable cannot have this name or unit.
+    #[error("`{0}` is not a variable: a name has 1 to 128 bytes, a unit at most 128")]
+    PvarName(String),
     /// A registry has no room for another performance variable.
     #[error("no room for the variable `{name}`: a process has at most {capacity}")]
     PvarsFull {

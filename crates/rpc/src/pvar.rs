@@ -177,7 +177,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`Error::PvarsFull`] if there are [`MAX_PVARS`]; [`Error::PvarDiffers`] if the name has another class, binding or
-    /// unit; [`Error::Name`] if name or unit are longer than [`MAX_PVAR_NAME_BYTES`], or the name is empty.
+    /// unit; [`Error::PvarName`] if name or unit are longer than [`MAX_PVAR_NAME_BYTES`], or the name is empty.
     pub fn register(&self, name: &str, class: PvarClass, unit: &str) -> Result<Pvar, Error> {
         self.add(name, class, unit, None)
     }
@@ -205,7 +205,7 @@ impl Registry {
         source: Option<Source>,
     ) -> Result<Pvar, Error> {
         if name.is_empty() || name.len().max(unit.len()) > MAX_PVAR_NAME_BYTES {
-            return Err(Error::Name(name.chars().take(MAX_PVAR_NAME_BYTES).collect()));
+            return Err(Error::PvarName(name.chars().take(MAX_PVAR_NAME_BYTES).collect()));
         }
         let binding = if source.is_some() { Binding::NoObject } else { Binding::Handle };
         let mut entries = unpoisoned(self.entries.write());
@@ -427,7 +427,7 @@ mod tests {
         let first = registry.register("a", PvarClass::Size, "bytes").expect("new");
         assert_eq!(registry.register("a", PvarClass::Size, "bytes").ok(), Some(first));
         assert!(matches!(registry.register("a", PvarClass::Size, ""), Err(Error::PvarDiffers(_))));
-        assert!(matches!(registry.register("", PvarClass::Size, ""), Err(Error::Name(_))));
+        assert!(matches!(registry.register("", PvarClass::Size, ""), Err(Error::PvarName(_))));
         for number in 1..MAX_PVARS {
             registry.register(&format!("v{number}"), PvarClass::Counter, "").expect("room");
         }

@@ -99,7 +99,7 @@ impl Recorder {
     /// stay in shared memory, where the agent of the node finds them.
     ///
     /// # Errors
-    /// [`Error::Shm`] if the segment cannot be made, also if this process has a recorder of this name already;
+    /// [`Error::Name`]; [`Error::Shm`] if the segment cannot be made, also if this process has a recorder of this name already;
     /// [`Error::Io`] if the folder of the trace cannot be written.
     pub fn start(mut options: Options) -> Result<Self, Error> {
         options.take_environment(std::env::var_os(TRACE_VARIABLE));
@@ -112,7 +112,11 @@ impl Recorder {
             .dir(&dir)
             .rings(options.threads, options.ring_records)
             .drains_itself(options.trace_folder.is_some())
-            .create()?;
+            .create()
+            .map_err(|e| match e {
+                skopos_shm::Error::Name(name) => Error::Name(name),
+                e => e.into(),
+            })?;
         std::thread::sleep(FIRST_ESTIMATE);
         let now = ticks.moment();
         let ns_per_tick = now.ns_per_tick(&first).unwrap_or(1.0);
