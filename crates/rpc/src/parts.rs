@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_counted_and_what_is_missing_too() {
+    fn bytes_without_room_are_counted_and_missing_parts_too() {
         let dir = folder(&[("a-1-1.sktrace", 300_000), ("b-2-2.sktrace", 500)]);
         let (some, left_out) = parts(dir.path(), 1000).expect("readable");
         assert_eq!((some.len(), left_out), (1, 300_000));

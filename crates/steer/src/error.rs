@@ -78,7 +78,7 @@ pub enum Error {
     },
     /// A recording is of a version that this program does not know.
     #[error("the recording has version {0}; this program reads version {known}", known = crate::rank::RECORDING_VERSION)]
-    RecordingVersion(u32),
+    RecordingVersion(u32, u32),
 }
 
 impl Error {
@@ -95,7 +95,7 @@ impl Error {
             Self::CandidateTwice(_) => "name each candidate once",
             Self::UnknownCandidate(_) => "report outcomes under the name that was ranked",
             Self::Cost { .. } => "report the latency in seconds, or a failure",
-            Self::RecordingVersion(_) => "read it with the version of Skopos that recorded it",
+            Self::RecordingVersion(..) => "read it with the version of Skopos that recorded it",
             Self::Inputs { .. } | Self::Recording { .. } => return None,
         })
     }

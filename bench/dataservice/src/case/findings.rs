@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use skopos_rpc::analysis::finding::{Found, NodeFacts, Verdict, judge};
 use skopos_rpc::analysis::trace::Trace;
-use skopos_rpc::folder::FolderLoader;
+use skopos_rpc::folder::Folder;
 
 use crate::error::{Error, Result};
 
@@ -36,7 +36,7 @@ pub struct Fix {
 /// # Errors
 /// The traces cannot be read.
 pub fn findings(folder: &Path) -> Result<Vec<Finding>> {
-    let loader = FolderLoader::open(folder).map_err(Error::Recorder)?;
+    let loader = Folder::open(folder).map_err(Error::Recorder)?;
     let trace = Trace::open(&loader).map_err(Error::Recorder)?;
     let judged = judge(&trace, &NodeFacts::default()).map_err(Error::Recorder)?;
     let found = judged.findings.into_iter().filter_map(|judged| match judged.verdict {

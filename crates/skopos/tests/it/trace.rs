@@ -149,7 +149,7 @@ fn exports_are_what_their_readers_take() {
 }
 
 #[test]
-fn what_is_not_a_trace_is_refused_with_a_hint() {
+fn a_folder_without_a_trace_is_refused_with_a_hint() {
     let traced = Traced::new();
     let here = traced.folder("nothing");
     let nothing = traced.run(&["trace", "profile"]);

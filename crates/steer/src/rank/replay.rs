@@ -89,7 +89,7 @@ pub fn replay(recording: &str, profile: Profile, seed: u64) -> Result<Replayed, 
     };
     let header: Header = parse(1, first)?;
     if header.version != VERSION {
-        return Err(Error::RecordingVersion(header.version));
+        return Err(Error::RecordingVersion(header.version, VERSION));
     }
     if header.metrics.len() > MAX_METRICS {
         return Err(fault(1, "there are too many metrics"));
