@@ -21,6 +21,8 @@ enum Verb {
     Case(verbs::case::Arguments),
     /// Run C1 to C7 in turn, and compare their times.
     Cases(verbs::cases::Arguments),
+    /// Print where the time of the cases mobject and sonata goes, as JSON.
+    Figures,
     /// Measure the overhead of recording.
     Overhead(verbs::overhead::Arguments),
     /// Run a server.
@@ -34,6 +36,9 @@ fn main() -> ExitCode {
         Verb::Case(arguments) => verbs::case::run(&arguments),
         Verb::Cases(arguments) => {
             verbs::options::launcher().and_then(|launcher| verbs::cases::run(&arguments, &launcher))
+        }
+        Verb::Figures => {
+            verbs::options::launcher().and_then(|launcher| verbs::figures::run(&launcher))
         }
         Verb::Overhead(arguments) => verbs::options::launcher()
             .and_then(|launcher| verbs::overhead::run(&arguments, &launcher)),

@@ -4,6 +4,7 @@ pub mod table;
 pub mod folder;
 pub mod findings;
 pub mod measure;
+pub mod figures;
 
 use std::path::PathBuf;
 

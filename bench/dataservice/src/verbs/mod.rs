@@ -2,6 +2,7 @@
 
 pub(crate) mod case;
 pub(crate) mod cases;
+pub(crate) mod figures;
 pub(crate) mod server;
 pub(crate) mod client;
 pub(crate) mod overhead;
