@@ -15,6 +15,7 @@ use skopos_rpc::Recorder;
 use skopos_rpc::host::tonic::{ClientLayer, ServerLayer, options};
 use tokio::net::TcpListener;
 use tonic::Request;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 
 use crate::peers;
@@ -40,10 +41,10 @@ pub(crate) fn run(rounds: usize) -> Value {
     runtime.block_on(measure(rounds))
 }
 
-async fn listener() -> (SocketAddr, tokio_stream::wrappers::TcpListenerStream) {
+async fn listener() -> (SocketAddr, TcpIncoming) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
-    (address, tokio_stream::wrappers::TcpListenerStream::new(listener))
+    (address, TcpIncoming::from(listener).with_nodelay(Some(true)))
 }
 
 async fn measure(rounds: usize) -> Value {
