@@ -41,6 +41,7 @@ const MEMBER: &str = "skopos";
 
 /// The part of a call that travels with the request, and the place below which further calls belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Context {
     /// Lower half of the request's id; never 0.
     pub request_low: u64,

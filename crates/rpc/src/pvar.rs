@@ -119,6 +119,11 @@ pub struct Pvar {
 }
 
 impl Pvar {
+    /// Returns the variable of a number that [`Pvar::number`] returned, for callers that can keep numbers only.
+    pub const fn from_number(number: u16) -> Self {
+        Self { number }
+    }
+
     /// Returns the number of the variable in its process.
     pub const fn number(self) -> u16 {
         self.number
@@ -127,7 +132,7 @@ impl Pvar {
     /// Returns its tag in records.
     #[inline]
     pub const fn tag(self) -> u16 {
-        FIRST_PVAR_TAG + self.number
+        FIRST_PVAR_TAG.saturating_add(self.number)
     }
 }
 
@@ -181,7 +186,7 @@ impl Registry {
     /// the variable is registered already, the new source replaces the old one.
     ///
     /// # Errors
-    /// Those of [`Registry::register`].
+    /// The errors of [`Registry::register`].
     pub fn register_source(
         &self,
         name: &str,

@@ -21,7 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wire", &["model", "access", "store"]),
     ("query", BELOW_QUERY),
     ("steer", BELOW_QUERY),
-    ("ffi", &["model", "shm"]),
+    ("ffi", &["model", "shm", "rpc"]),
     ("agent", &["model", "shm", "eval", "score", "sense", "store", "term"]),
     ("node", &["model", "shm", "store", "wire", "term", "agent"]),
     ("hub", HUB),

@@ -15,9 +15,6 @@ use crate::error::Error;
 use crate::file::{ClockPoint, Counters, End, Process, kind};
 use crate::record::RECORD_BYTES;
 
-/// Most records that one look at a ring copies: a megabyte. The rest follows in the same step.
-const COPIED_RECORDS: u64 = 16_384;
-
 /// Drains one segment into the trace of its process.
 #[derive(Debug)]
 pub(crate) struct Drain {
@@ -30,7 +27,7 @@ pub(crate) struct Drain {
     parts: Parts,
     buffer: Vec<u8>,
     counters: Counters,
-    /// As the trace has it.
+    /// The description of the process that the trace has.
     process: Process,
 }
 
@@ -137,17 +134,13 @@ impl Drain {
         let mut step = Step::default();
         let mut moved = Vec::new();
         for ring in 0..self.reader.rings() {
-            let mut at = self.next.get(ring as usize).copied().unwrap_or_default();
-            loop {
-                self.buffer.clear();
-                let from = at;
-                let copied = self.reader.drain(ring, at, COPIED_RECORDS, &mut self.buffer);
-                at = copied.next;
-                if at == from {
-                    break;
-                }
-                step.lost += copied.lost;
+            let from = self.next.get(ring as usize).copied().unwrap_or_default();
+            self.buffer.clear();
+            // All at once, so that a span and its details are in one frame: a ring has at most 4 MiB.
+            let copied = self.reader.drain(ring, from, u64::MAX, &mut self.buffer);
+            if copied.next != from {
                 let records = copied.next - copied.first;
+                step.lost += copied.lost;
                 match self.write(ring, copied.lost) {
                     Ok(()) => step.written += records,
                     Err(e) => {
@@ -155,11 +148,8 @@ impl Drain {
                         step.failure = Some(e);
                     }
                 }
-                if records < COPIED_RECORDS {
-                    break;
-                }
             }
-            moved.push((ring, at));
+            moved.push((ring, copied.next));
         }
         if let Err(e) = self.parts.flush() {
             step.failure = Some(e);
@@ -217,7 +207,7 @@ impl Drain {
 
     /// Returns the counters of the process, with those that a process counts only while it drains itself.
     fn counters(&self) -> Counters {
-        counters_of(&self.reader)
+        counters_of(|which| self.reader.counter(which), self.reader.stage())
     }
 
     /// Writes the counters if they changed.
@@ -245,9 +235,8 @@ impl Drain {
     }
 }
 
-/// Returns the counters of a segment.
-pub(crate) fn counters_of(reader: &RecordReader) -> Counters {
-    let counter = |which| reader.counter(which);
+/// Returns the counters of a segment, read by `counter`, at this stage.
+pub(crate) fn counters_of(counter: impl Fn(Counter) -> u64, stage: u32) -> Counters {
     Counters {
         without_ring: counter(Counter::WithoutRing),
         overwritten: counter(Counter::Overwritten),
@@ -258,7 +247,7 @@ pub(crate) fn counters_of(reader: &RecordReader) -> Counters {
         values_refused: counter(Counter::ValuesRefused),
         definitions_refused: counter(Counter::DefinitionsRefused),
         budget_steps: counter(Counter::BudgetSteps),
-        stage: reader.stage(),
+        stage,
         stage_wanted: counter(Counter::StageWanted) as u32,
         overhead_ns: counter(Counter::OverheadNs),
     }

@@ -84,7 +84,7 @@ impl Segments {
             Known::Watched(reader) => reader,
             Known::Drained(drain) => drain.reader(),
         };
-        if reader.is_held() {
+        if reader.is_held() && !reader.is_closed() {
             let known = match known {
                 Known::Watched(reader) => {
                     work.watched += 1;

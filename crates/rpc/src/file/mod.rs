@@ -22,6 +22,9 @@
 //! | 7 end | reason u8: 1 closed, 2 recovered after the process died |
 //! | 8 counters | JSON, [`Counters`]: all that the recorder left out so far, and its own cost |
 //!
+//! A span and the records of its details are in one frame. After a loss the details of a lost span can come first; they
+//! belong to no span.
+//!
 //! A reader passes over kinds that it does not know. A file whose process was killed ends in the middle of a frame: the
 //! reader returns the frames before the tear and counts the bytes behind it.
 

@@ -112,7 +112,7 @@ impl<R: Read> Frames<R> {
     /// Reads `length` bytes from `source`; `path` is for errors.
     ///
     /// # Errors
-    /// Those of [`Frames::open`].
+    /// The errors of [`Frames::open`].
     pub fn new(source: R, path: &Path, length: u64) -> Result<Self, Error> {
         let mut frames = Self {
             source,

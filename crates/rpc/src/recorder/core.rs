@@ -10,7 +10,7 @@ use skopos_shm::records::RecordSegment;
 use skopos_shm::records::layout::Counter;
 use skopos_shm::ticks::Ticks;
 
-use crate::callpath::{child, name_hash};
+use crate::callpath::{ROOT, child, name_hash};
 use crate::file::{Definition, MAX_NAME_BYTES, Node, Peer, cut};
 use crate::pvar::Registry;
 
@@ -23,9 +23,10 @@ pub const OTHER: &str = "other";
 
 /// The interned name of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct Rpc {
-    pub(crate) id: u32,
     pub(crate) hash: u64,
+    pub(crate) id: u32,
 }
 
 impl Rpc {
@@ -35,6 +36,7 @@ impl Rpc {
 
 /// The interned name of another entity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
 pub struct PeerId(pub(crate) u16);
 
 /// The state of a recorder.
@@ -68,6 +70,7 @@ impl Inner {
         let names = Names {
             rpcs: HashMap::from([(OTHER.to_owned(), 0)]),
             rpc_names: vec![OTHER.to_owned()],
+            nodes: HashMap::from([((ROOT, 0), 0)]),
             ..Names::default()
         };
         let inner = Self {
@@ -80,7 +83,7 @@ impl Inner {
             names: Mutex::new(names),
             drainer: OnceLock::new(),
         };
-        let (parent_hash, hash) = (0, child(0, Rpc::OTHER.hash));
+        let (parent_hash, hash) = (ROOT, child(ROOT, Rpc::OTHER.hash));
         inner.define(&Definition::Node(Node { id: 0, parent_hash, hash, name: OTHER.to_owned() }));
         inner
     }
@@ -153,7 +156,7 @@ impl Inner {
         if let Some(id) = names.nodes.get(&(parent_hash, rpc.id)) {
             return *id;
         }
-        let id = names.nodes.len() as u32 + 1;
+        let id = names.nodes.len() as u32;
         let Some(name) = names.rpc_names.get(rpc.id as usize) else { return 0 };
         let (hash, name) = (child(parent_hash, rpc.hash), name.clone());
         let is_full = id as usize >= MAX_NODES;

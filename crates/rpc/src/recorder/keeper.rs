@@ -126,7 +126,7 @@ impl Keeper {
     }
 }
 
-/// What only the thread has.
+/// The state that belongs to the thread alone.
 pub(crate) struct Work {
     pub(crate) inner: &'static Inner,
     pub(crate) keeper: &'static Keeper,
@@ -217,7 +217,7 @@ impl Work {
                 *place = Tagged::new(FIRST_PVAR_TAG + number, *value);
             }
             let words = Record::Sample(sample).words();
-            let stored = self.samples.as_mut().map(|writer| writer.push(&words));
+            let stored = self.samples.as_mut().map(|writer| writer.push(&[words]));
             if stored.is_none_or(|stored| stored == Stored::Forked) {
                 self.inner.count(Counter::WithoutRing);
             }

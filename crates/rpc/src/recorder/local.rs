@@ -45,7 +45,7 @@ thread_local! {
     };
 }
 
-/// What the beginning of a span takes from its thread.
+/// The values that the beginning of a span takes from its thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Begin {
     pub(crate) node: u32,
@@ -72,13 +72,19 @@ impl OfThread {
 
     #[inline]
     fn local(&mut self, inner: &Inner) -> &mut Local {
-        let at = self.locals.iter().position(|local| local.recorder == inner.id);
-        let at = at.unwrap_or_else(|| self.add(inner));
+        // Nearly always the first.
+        let is_first = self.locals.first().is_some_and(|local| local.recorder == inner.id);
+        let at = if is_first { 0 } else { self.find(inner) };
         &mut self.locals[at]
     }
 
-    /// Takes part in a recorder. Ids begin anew: after a fork the child would repeat those of its parent.
     #[cold]
+    fn find(&mut self, inner: &Inner) -> usize {
+        let at = self.locals.iter().position(|local| local.recorder == inner.id);
+        at.unwrap_or_else(|| self.add(inner))
+    }
+
+    /// Takes part in a recorder. Ids begin anew: after a fork the child would repeat those of its parent.
     fn add(&mut self, inner: &Inner) -> usize {
         let seed = RandomState::new();
         self.random = seed.hash_one(inner.ticks.now());
@@ -93,6 +99,13 @@ impl OfThread {
 }
 
 impl Local {
+    /// Asks for a ring again, for the next record: one may be free by now. This record has none.
+    #[cold]
+    fn claim(&mut self, inner: &Inner) -> Option<Stored> {
+        self.writer = inner.segment.claim();
+        None
+    }
+
     #[inline]
     fn node(&mut self, inner: &Inner, parent_hash: u64, rpc: Rpc) -> (u32, u64) {
         let at = (parent_hash ^ rpc.hash ^ (rpc.hash >> 32)) as usize % KEPT_NODES;
@@ -120,43 +133,33 @@ pub(crate) fn begin(inner: &Inner, parent_hash: u64, rpc: Rpc, lamport: u32) -> 
         .ok()
 }
 
-/// Returns the Lamport clock of an event after `lamport`.
+/// Ends a span after an event with the clock `lamport`: `encode` gets the Lamport clock of the end and hands records on, which
+/// are stored in the ring of the thread, or counted.
 #[inline]
-pub(crate) fn tick(lamport: u32) -> u32 {
-    let next = THREAD.try_with(|thread| {
+pub(crate) fn end<const N: usize>(
+    inner: &Inner,
+    lamport: u32,
+    count: usize,
+    encode: impl FnOnce(u32) -> [[u64; 8]; N],
+) -> Stored {
+    let stored = THREAD.try_with(|thread| {
         let thread = &mut *thread.borrow_mut();
         thread.lamport = thread.lamport.max(lamport).saturating_add(1);
-        thread.lamport
+        let lamport = thread.lamport;
+        let local = thread.local(inner);
+        let Some(writer) = &mut local.writer else { return local.claim(inner) };
+        let records = encode(lamport);
+        Some(writer.push(records.get(..count).unwrap_or(&records)))
     });
-    next.unwrap_or_else(|_| lamport.saturating_add(1))
+    match stored {
+        Ok(Some(outcome)) => outcome,
+        // A thread that is ending, or one without a ring.
+        _ => without_ring(inner, count),
+    }
 }
 
-/// Stores records in the ring of the thread, or counts them.
-#[inline]
-pub(crate) fn push<'w>(
-    inner: &Inner,
-    records: impl ExactSizeIterator<Item = &'w [u64; 8]>,
-) -> Stored {
-    let count = records.len() as u64;
-    let mut outcome = Stored::Yes;
-    let is_stored = THREAD.try_with(|thread| {
-        let thread = &mut *thread.borrow_mut();
-        let local = thread.local(inner);
-        if local.writer.is_none() {
-            // A ring may be free by now.
-            local.writer = inner.segment.claim();
-        }
-        let Some(writer) = &mut local.writer else { return false };
-        for words in records {
-            match writer.push(words) {
-                Stored::Yes => {}
-                other => outcome = other,
-            }
-        }
-        true
-    });
-    if !matches!(is_stored, Ok(true)) {
-        inner.segment.count(Counter::WithoutRing, count);
-    }
-    outcome
+#[cold]
+fn without_ring(inner: &Inner, count: usize) -> Stored {
+    inner.segment.count(Counter::WithoutRing, count as u64);
+    Stored::Yes
 }

@@ -209,6 +209,14 @@ impl Recorder {
         }
     }
 
+    /// Returns the context of a new request, for a callee whose caller sent none.
+    pub fn new_request(&self) -> Context {
+        match self.recording() {
+            None => Span::OFF.context(),
+            Some(inner) => span::new_request(inner),
+        }
+    }
+
     /// Begins a step inside of the process, below `parent`.
     #[inline]
     pub fn local(&self, rpc: Rpc, parent: Option<&Context>) -> Span {
@@ -274,8 +282,9 @@ impl Recorder {
 
     /// Returns all that was left out so far, and the cost.
     pub fn counters(&self) -> Counters {
-        let reader = self.0.and_then(|shared| RecordReader::open(shared.inner.segment.path()).ok());
-        reader.map_or_else(Counters::default, |reader| counters_of(&reader))
+        let Some(Shared { inner, .. }) = self.0 else { return Counters::default() };
+        let stage = inner.stage.load(Ordering::Relaxed);
+        counters_of(|which| inner.segment.counter(which), stage)
     }
 
     /// Writes everything that ended before to the trace.

@@ -46,15 +46,31 @@ struct Live {
     responded: u64,
     /// Time of calls to others, ns.
     excluded: u64,
-    values: [Tagged; MAX_VALUES],
+    /// Absent until the first value comes: most spans have none, and clearing it takes time.
+    values: Option<[Tagged; MAX_VALUES]>,
+}
+
+/// Returns the context of a new request.
+pub(crate) fn new_request(inner: &Inner) -> Context {
+    let begin = local::begin(inner, ROOT, Rpc::OTHER, 0);
+    let (request, span) = begin.map_or(((0, 1), 1), |begin| (begin.request, begin.span));
+    Context {
+        request_low: request.1,
+        request_high: request.0,
+        span,
+        callpath: ROOT,
+        lamport: 0,
+        order: 0,
+        flags: RECORDED,
+    }
 }
 
 impl Span {
     /// A span that records nothing.
     pub(crate) const OFF: Self = Self(None);
 
-    /// Begins a span; `arrived` is the moment in ticks if it was before.
-    #[inline]
+    /// Begins a span; `arrived` is the moment in ticks if it was before. Not inlined: callers inline the look at the stage.
+    #[inline(never)]
     pub(crate) fn start(
         inner: &'static Inner,
         kind: Kind,
@@ -67,6 +83,8 @@ impl Span {
             inner.stage.store(0, Ordering::Relaxed);
             return Self::OFF;
         }
+        // The context of a caller that records nothing: its requests are not told apart.
+        let context = context.filter(|c| c.span != 0 || c.flags & RECORDED != 0);
         let (above, clock) = context.map_or((ROOT, 0), |c| (c.callpath, c.lamport));
         let Some(begin) = local::begin(inner, above, rpc, clock) else { return Self::OFF };
         let is_target = kind == Kind::Target;
@@ -81,7 +99,7 @@ impl Span {
             inner,
             request_low: request.1,
             request_high: request.0,
-            span: if is_target { parent } else { begin.span },
+            span: if is_target && parent != 0 { parent } else { begin.span },
             parent: if is_target { 0 } else { parent },
             node: begin.node,
             lamport: begin.lamport,
@@ -94,13 +112,13 @@ impl Span {
             begun: 0,
             responded: 0,
             excluded: 0,
-            values: [Tagged(0); MAX_VALUES],
+            values: None,
             start: arrived.unwrap_or_else(|| inner.ticks.now()),
         }))
     }
 
     /// Returns the context: of an origin, for the request; of a target or a local step, for the calls below it. Without
-    /// recording it is that of an unknown request, whose flag says that it is not recorded.
+    /// recording it is that of an unknown request: a span below it begins a new request.
     #[inline]
     pub fn context(&self) -> Context {
         let (request_low, request_high, span, callpath, lamport, order, flags) = match &self.0 {
@@ -198,9 +216,9 @@ impl Span {
         match &mut self.0 {
             None => 0,
             Some(live) => {
-                let ns = live.finish(status);
+                let (inner, ticks) = (live.inner, live.finish(status));
                 self.0 = None;
-                ns
+                inner.ns(ticks)
             }
         }
     }
@@ -210,8 +228,9 @@ impl Live {
     #[inline]
     fn add(&mut self, value: Tagged) {
         let filled = usize::from(self.filled).min(MAX_VALUES);
-        let same = self.values[..filled].iter().position(|v| v.tag() == value.tag());
-        match self.values.get_mut(same.unwrap_or(filled)) {
+        let values = self.values.get_or_insert([Tagged(0); MAX_VALUES]);
+        let same = values[..filled].iter().position(|v| v.tag() == value.tag());
+        match values.get_mut(same.unwrap_or(filled)) {
             Some(place) => {
                 *place = value;
                 self.filled += u8::from(same.is_none());
@@ -247,13 +266,17 @@ impl Live {
         }
     }
 
-    /// Records the span and returns its duration in ns.
-    #[inline]
+    /// Records the span and returns its duration in ticks.
+    #[inline(never)]
     fn finish(&mut self, status: Status) -> u64 {
         let inner = self.inner;
         let now = inner.ticks.now();
         let duration = now.saturating_sub(self.start);
         let stage = inner.stage.load(Ordering::Relaxed);
+        if stage < Stage::Spans as u32 {
+            return duration;
+        }
+        let mut values = None;
         if stage >= Stage::Full as u32 {
             if self.begun > 0 && self.kind == Kind::Target {
                 self.add_moments(now);
@@ -261,18 +284,39 @@ impl Live {
             if let Some(riders) = inner.registry.riding() {
                 self.add_riders(&riders);
             }
+            values = self.values.as_ref();
         }
-        if stage >= Stage::Spans as u32 {
-            let filled = if stage >= Stage::Full as u32 { usize::from(self.filled) } else { 0 };
-            self.write(status, duration, filled.div_ceil(DETAILS_VALUES));
+        let stored = match values {
+            None => local::end(inner, self.lamport, 1, |lamport| {
+                [self.record(status, duration, lamport, 0).words()]
+            }),
+            Some(values) => self.write_with(values, status, duration),
+        };
+        match stored {
+            Stored::Yes => {}
+            Stored::Quarter => inner.wake(),
+            Stored::Forked => inner.stage.store(0, Ordering::Relaxed),
         }
-        inner.ns(duration)
+        duration
     }
 
-    /// Writes the record and `groups` records of details.
-    #[inline]
-    fn write(&self, status: Status, duration: u64, groups: usize) {
-        let record = SpanRecord {
+    /// Writes the record and its values.
+    fn write_with(&self, values: &[Tagged; MAX_VALUES], status: Status, duration: u64) -> Stored {
+        let groups = usize::from(self.filled).div_ceil(DETAILS_VALUES);
+        local::end(self.inner, self.lamport, 1 + groups, |lamport| {
+            let mut records = [[0; RECORD_WORDS]; 1 + MAX_VALUES / DETAILS_VALUES];
+            records[0] = self.record(status, duration, lamport, groups as u16).words();
+            let values = values.as_chunks::<DETAILS_VALUES>().0;
+            for (words, values) in records[1..].iter_mut().zip(values) {
+                *words = details_words(values);
+            }
+            records
+        })
+    }
+
+    #[inline(always)]
+    fn record(&self, status: Status, duration: u64, lamport: u32, details: u16) -> SpanRecord {
+        SpanRecord {
             request_low: self.request_low,
             request_high: self.request_high,
             span: self.span,
@@ -280,29 +324,12 @@ impl Live {
             start: self.start,
             duration,
             node: self.node,
-            lamport: local::tick(self.lamport),
+            lamport,
             order: self.order,
             kind: self.kind,
             status,
-            details: groups as u16,
+            details,
             peer: self.peer,
-        };
-        let stored = if groups == 0 {
-            local::push(self.inner, [record.words()].iter())
-        } else {
-            let mut records = [[0; RECORD_WORDS]; 1 + MAX_VALUES / DETAILS_VALUES];
-            records[0] = record.words();
-            let values = self.values.as_chunks::<DETAILS_VALUES>().0;
-            for (words, values) in records[1..].iter_mut().zip(values) {
-                *words = details_words(values);
-            }
-            let count = (1 + groups).min(records.len());
-            local::push(self.inner, records[..count].iter())
-        };
-        match stored {
-            Stored::Yes => {}
-            Stored::Quarter => self.inner.wake(),
-            Stored::Forked => self.inner.stage.store(0, Ordering::Relaxed),
         }
     }
 }
@@ -310,7 +337,7 @@ impl Live {
 impl Bound for Span {
     fn value_of(&self, tag: u16) -> Option<u64> {
         let live = self.0.as_ref()?;
-        let values = live.values.get(..usize::from(live.filled))?;
+        let values = live.values.as_ref()?.get(..usize::from(live.filled))?;
         values.iter().find(|value| value.tag() == tag).map(|value| value.value())
     }
 }

@@ -49,16 +49,18 @@
 //! | 0 | u64 | `head` | records ever written; only the ring's writer stores it |
 //! | 8 | u32 | `thread` | id of the thread that writes it now or wrote it last |
 //! | 12 | u32 | `claims` | number of threads that ever wrote it |
+//! | 16 | u64 | `reserved` | records ever written or being written |
 //! | 64 | u64 | `drained` | records that the process itself has drained |
 //!
 //! **Slots**: record `t` of a ring lies in slot `t mod ring_records`, eight words of 64 bits. `skopos_rpc::record` has their
 //! meaning.
 //!
-//! **To write a record** `t`: a release fence; eight relaxed stores; store `t + 1` to `head` with release ordering.
+//! **To write records** `t` to `u - 1`, which belong together: store `u` to `reserved`; a release fence; relaxed stores into the
+//! slots; store `u` to `head` with release ordering.
 //!
 //! **To drain** from record `t` on: read `head` with acquire ordering; copy the records from `t` to `head` by relaxed loads; an
-//! acquire fence; read `head` again. A record `r` is whole if `r + ring_records > head`; the others, which come first, were
-//! overwritten and are lost. A reader writes nothing. A ring that is not drained holds the last `ring_records - 1`
+//! acquire fence; read `reserved`. A record `r` is whole if `r + ring_records >= reserved`; the others, which come first,
+//! were overwritten and are lost. A reader writes nothing. A ring that is not drained holds the last `ring_records`
 //! records, also after its process was killed.
 //!
 //! **Definition**, in the region of definitions, one behind the other up to `definitions_used`, each at a multiple of 8:
@@ -154,9 +156,10 @@ pub(crate) struct RingHead {
     pub(crate) head: AtomicU64,
     pub(crate) thread: AtomicU32,
     pub(crate) claims: AtomicU32,
-    pub(crate) reserved: [AtomicU64; 6],
+    pub(crate) reserved: AtomicU64,
+    pub(crate) unused: [AtomicU64; 5],
     pub(crate) drained: AtomicU64,
-    pub(crate) reserved_2: [AtomicU64; 7],
+    pub(crate) unused_2: [AtomicU64; 7],
 }
 
 /// One record: a cache line.
@@ -169,6 +172,7 @@ const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(RECORDS_LIVE_OFFSET as usize + offset_of!(RecordsLive, counters) == 320);
     assert!(size_of::<RingHead>() == RING_HEAD_BYTES as usize);
+    assert!(offset_of!(RingHead, reserved) == 16);
     assert!(offset_of!(RingHead, drained) == 64);
     assert!(size_of::<RecordSlot>() == SLOT_BYTES as usize);
 };

@@ -10,7 +10,7 @@ mod own;
 mod reader;
 
 #[cfg(not(loom))]
-pub use own::{RecordSegment, RecordSegmentBuilder, RecordWriter, Stored};
+pub use own::{MAX_GROUP, RecordSegment, RecordSegmentBuilder, RecordWriter, Stored};
 #[cfg(not(loom))]
 pub use reader::{RecordReader, record_segments, remove_record_segment};
 pub use ring::Drained;

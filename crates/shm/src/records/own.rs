@@ -21,6 +21,8 @@ use crate::records::ring::{self, ClockWords, WORDS};
 use crate::sync::Ordering;
 use crate::{dir, sys};
 
+/// Most records that belong together: a quarter of the smallest ring.
+pub const MAX_GROUP: usize = 16;
 /// Step in which memory for definitions is reserved.
 const DEFINITIONS_STEP: u64 = 64 << 10;
 
@@ -217,7 +219,7 @@ impl RecordSegment {
         // SYNC: pairs with the Acquire load in `RecordReader::rings`.
         own.live().rings_used.fetch_max(index + 1, Ordering::Release);
         let ticket = ring.head().head.load(Ordering::Relaxed);
-        let quarter = ring.mask() >> 2;
+        let quarter = (ring.mask() + 1).trailing_zeros().saturating_sub(2);
         Some(RecordWriter { ring, ticket, quarter, index, maker: own.maker, own: Arc::clone(own) })
     }
 
@@ -347,7 +349,8 @@ pub enum Stored {
 pub struct RecordWriter {
     ring: PinnedRing,
     ticket: u64,
-    quarter: u64,
+    /// Base-two logarithm of a quarter of the slots.
+    quarter: u32,
     index: u32,
     maker: Maker,
     own: Arc<Own>,
@@ -370,15 +373,22 @@ impl RecordWriter {
         self.own.live().state.load(Ordering::Relaxed) == STATE_CLOSED
     }
 
-    /// Stores a record. Never waits: an old record that was not drained is overwritten.
+    /// Stores records that belong together; they become visible together. Never waits: old records that were not drained
+    /// are overwritten. Of more than [`MAX_GROUP`] records only the first are stored.
     #[inline(always)]
-    pub fn push(&mut self, words: &[u64; WORDS]) -> Stored {
+    pub fn push(&mut self, records: &[[u64; WORDS]]) -> Stored {
         if !self.maker.is_this() {
             return Stored::Forked;
         }
-        ring::write(&self.ring.head().head, self.ring.slot(self.ticket), self.ticket, words);
-        self.ticket += 1;
-        if self.ticket & self.quarter == 0 { Stored::Quarter } else { Stored::Yes }
+        let records = &records[..records.len().min(MAX_GROUP)];
+        let (before, ring) = (self.ticket, &self.ring);
+        ring::write(ring.head(), |ticket| ring.slot(ticket), before, records);
+        self.ticket += records.len() as u64;
+        if before >> self.quarter == self.ticket >> self.quarter {
+            Stored::Yes
+        } else {
+            Stored::Quarter
+        }
     }
 }
 

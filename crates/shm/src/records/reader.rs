@@ -50,7 +50,7 @@ pub fn record_segments(dir: &Path) -> Result<Vec<PathBuf>, Error> {
 pub fn remove_record_segment(segment: &RecordReader) -> Result<bool, Error> {
     let path = segment.path();
     let _lock = dir::DirLock::take(path.parent().unwrap_or(path))?;
-    if !dir::is_own(path, &segment.file) || segment.is_held() {
+    if !dir::is_own(path, &segment.file) || segment.is_held() && !segment.is_closed() {
         return Ok(false);
     }
     fs::remove_file(path).map_err(Error::io(path, "cannot remove"))?;

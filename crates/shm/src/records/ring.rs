@@ -1,7 +1,8 @@
 //! The protocol of one ring of records: one writer that never waits, and readers that write nothing.
 //!
-//! The writer makes a release fence before it overwrites a slot. A reader that copies any word of the new record sees, after
-//! its acquire fence, a `head` that is at least the number of that record, so it knows that the old one is torn.
+//! The writer says which slots it overwrites, makes a release fence, and overwrites them. A reader that copies any word of a new
+//! record sees, after its acquire fence, that the slot was reserved, so it knows that the old record is torn. Records that
+//! belong together become visible together.
 
 use crate::records::layout::{RecordSlot, RingHead};
 use crate::sync::{AcquireLoad as _, AtomicU32, AtomicU64, Ordering, fence};
@@ -31,17 +32,26 @@ pub struct Drained {
     pub lost: u64,
 }
 
-/// Writes record `ticket` into its `slot`. The caller is the only writer of the ring, and `ticket` is its head.
+/// Writes `records`, the first of them number `ticket`, into the slots that `slot` returns for their numbers. The caller is the
+/// only writer of the ring, `ticket` is its head, and there are fewer records than slots.
 #[inline(always)]
-pub(crate) fn write(head: &AtomicU64, slot: &RecordSlot, ticket: u64, words: &[u64; WORDS]) {
-    // SYNC: pairs with the Acquire fence in `RawRing::copy`: a reader that sees any word of this record sees the head that
-    // was stored before.
+pub(crate) fn write<'m>(
+    head: &RingHead,
+    slot: impl Fn(u64) -> &'m RecordSlot,
+    ticket: u64,
+    records: &[[u64; WORDS]],
+) {
+    let next = ticket + records.len() as u64;
+    head.reserved.store(next, Ordering::Relaxed);
+    // SYNC: pairs with the Acquire fence in `RawRing::copy`: a reader that sees any word of these records sees `reserved`.
     fence(Ordering::Release);
-    for (place, word) in slot.0.iter().zip(words) {
-        place.store(*word, Ordering::Relaxed);
+    for (ticket, words) in (ticket..).zip(records) {
+        for (place, word) in slot(ticket).0.iter().zip(words) {
+            place.store(*word, Ordering::Relaxed);
+        }
     }
-    // SYNC: pairs with the Acquire load of the head in `RawRing::copy`.
-    head.store(ticket + 1, Ordering::Release);
+    // SYNC: pairs with the Acquire load of the head in `RawRing::count`.
+    head.head.store(next, Ordering::Release);
 }
 
 impl RawRing<'_> {
@@ -62,7 +72,7 @@ impl RawRing<'_> {
         let (head, capacity) = (self.count(), self.slots.len() as u64);
         // A head that went back is of a damaged file: begin again at it.
         let from = from.min(head);
-        let first = from.max((head + 1).saturating_sub(capacity));
+        let first = from.max(head.saturating_sub(capacity));
         let next = head.min(first.saturating_add(limit));
         for ticket in first..next {
             if let Some(slot) = self.slots.get((ticket % capacity) as usize) {
@@ -71,8 +81,8 @@ impl RawRing<'_> {
         }
         // SYNC: pairs with the Release fence in `write`.
         fence(Ordering::Acquire);
-        let head = self.head.head.load(Ordering::Relaxed).min(MAX_COUNT);
-        let whole = first.max((head + 1).saturating_sub(capacity)).min(next);
+        let reserved = self.head.reserved.load(Ordering::Relaxed).min(MAX_COUNT);
+        let whole = first.max(reserved.saturating_sub(capacity)).min(next);
         Drained { first: whole, next, lost: whole - from }
     }
 }
@@ -122,9 +132,10 @@ pub(crate) mod tests {
                 head: zero(),
                 thread: AtomicU32::new(0),
                 claims: AtomicU32::new(0),
-                reserved: std::array::from_fn(|_| zero()),
+                reserved: zero(),
+                unused: std::array::from_fn(|_| zero()),
                 drained: zero(),
-                reserved_2: std::array::from_fn(|_| zero()),
+                unused_2: std::array::from_fn(|_| zero()),
             };
             let slot = |_| RecordSlot(std::array::from_fn(|_| zero()));
             Self { head, slots: (0..capacity).map(slot).collect() }
@@ -134,15 +145,12 @@ pub(crate) mod tests {
             RawRing { head: &self.head, slots: &self.slots }
         }
 
-        /// Writes record `ticket`, whose words all follow from its number.
-        pub(crate) fn push(&self, ticket: u64) {
-            let slot = &self.slots[ticket as usize % self.slots.len()];
-            write(
-                &self.head.head,
-                slot,
-                ticket,
-                &std::array::from_fn(|at| ticket * 10 + at as u64),
-            );
+        /// Writes records from number `ticket` on, whose words all follow from their numbers.
+        pub(crate) fn push(&self, ticket: u64, count: u64) {
+            let words = |ticket| std::array::from_fn(|at| ticket * 10 + at as u64);
+            let records: Vec<[u64; WORDS]> = (ticket..ticket + count).map(words).collect();
+            let slot = |ticket| &self.slots[ticket as usize % self.slots.len()];
+            write(&self.head, slot, ticket, &records);
         }
 
         /// Drains from `from` on, checks each whole record, and returns the next number and the lost ones.
@@ -164,26 +172,31 @@ pub(crate) mod tests {
         use super::*;
 
         /// Number of records. Miri is hundreds of times slower.
-        const RECORDS: u64 = if cfg!(miri) { 300 } else { 1_000_000 };
+        const RECORDS: u64 = if cfg!(miri) { 300 } else { 900_000 };
 
         #[test]
         fn a_full_ring_keeps_the_last_records() {
             let ring = HeapRing::new(8);
             assert_eq!(ring.drain(0, 100), Drained::default());
-            (0..5).for_each(|ticket| ring.push(ticket));
+            (0..5).for_each(|ticket| ring.push(ticket, 1));
             assert_eq!(ring.drain(0, 3), Drained { first: 0, next: 3, lost: 0 });
-            (5..20).for_each(|ticket| ring.push(ticket));
-            assert_eq!(ring.drain(3, 100), Drained { first: 13, next: 20, lost: 10 });
+            (0..5).for_each(|group| ring.push(5 + 3 * group, 3));
+            assert_eq!(ring.drain(3, 100), Drained { first: 12, next: 20, lost: 9 });
+            // Killed while it wrote two records.
+            ring.head.reserved.store(22, Ordering::Relaxed);
+            assert_eq!(ring.drain(0, 100), Drained { first: 14, next: 20, lost: 14 });
             // From a damaged file: a head that no writer can have reached.
             ring.head.head.store(u64::MAX, Ordering::Relaxed);
-            assert_eq!(ring.ring().copy(20, 1, |_, _| ()).next, MAX_COUNT - 6);
+            ring.head.reserved.store(u64::MAX, Ordering::Relaxed);
+            assert_eq!(ring.ring().copy(20, 1, |_, _| ()).next, MAX_COUNT - 7);
         }
 
         #[test]
         fn each_record_is_drained_once_or_counted_as_lost() {
             let ring = HeapRing::new(16);
             std::thread::scope(|scope| {
-                let writer = scope.spawn(|| (0..RECORDS).for_each(|ticket| ring.push(ticket)));
+                let writer =
+                    scope.spawn(|| (0..RECORDS / 3).for_each(|group| ring.push(3 * group, 3)));
                 let (mut at, mut lost, mut read) = (0, 0, 0);
                 while at < RECORDS {
                     let drained = ring.drain(at, 100);
@@ -226,7 +239,7 @@ pub(crate) mod tests {
 
         fn explore(model: impl Fn() + Sync + Send + 'static) {
             let mut builder = loom::model::Builder::new();
-            builder.preemption_bound = Some(3);
+            builder.preemption_bound = Some(2);
             builder.check(model);
         }
 
@@ -234,21 +247,37 @@ pub(crate) mod tests {
         fn loom_each_record_is_drained_whole_once_or_lost() {
             explore(|| {
                 let ring = Arc::new(HeapRing::new(2));
-                ring.push(0);
+                ring.push(0, 1);
                 let writer = {
                     let ring = Arc::clone(&ring);
-                    thread::spawn(move || (1..4).for_each(|ticket| ring.push(ticket)))
+                    thread::spawn(move || {
+                        ring.push(1, 1);
+                        ring.push(2, 1);
+                    })
                 };
-                let (mut at, mut accounted) = (0, 0);
-                for _ in 0..2 {
-                    let drained = ring.drain(at, 2);
-                    accounted += drained.lost + (drained.next - drained.first);
-                    at = drained.next;
-                }
+                let first = ring.drain(0, 2);
                 writer.join().unwrap();
-                let drained = ring.drain(at, 8);
-                accounted += drained.lost + (drained.next - drained.first);
-                assert_eq!((drained.next, accounted), (4, 4));
+                let last = ring.drain(first.next, 8);
+                let whole = |drained: &Drained| drained.next - drained.first;
+                let accounted = first.lost + whole(&first) + last.lost + whole(&last);
+                assert_eq!((last.next, accounted), (3, 3));
+            });
+        }
+
+        /// A group that overwrites both slots of the ring.
+        #[test]
+        fn loom_records_that_belong_together_come_together() {
+            explore(|| {
+                let ring = Arc::new(HeapRing::new(2));
+                ring.push(0, 1);
+                let writer = {
+                    let ring = Arc::clone(&ring);
+                    thread::spawn(move || ring.push(1, 2))
+                };
+                let drained = ring.drain(0, 8);
+                assert!([1, 3].contains(&drained.next), "a part of a group");
+                writer.join().unwrap();
+                assert_eq!(ring.drain(0, 8), Drained { first: 1, next: 3, lost: 1 });
             });
         }
 

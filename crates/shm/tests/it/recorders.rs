@@ -45,8 +45,12 @@ fn record_until_killed() {
             let mut writer = segment.claim().expect("a ring");
             let segment = &segment;
             scope.spawn(move || {
-                for ticket in 0.. {
-                    assert_ne!(writer.push(&words(ticket)), Stored::Forked);
+                let mut ticket = 0;
+                loop {
+                    let group = [words(ticket), words(ticket + 1), words(ticket + 2)];
+                    let count = 1 + ticket % 3;
+                    assert_ne!(writer.push(&group[..count as usize]), Stored::Forked);
+                    ticket += count;
                     if ticket % 1000 == 0 {
                         let _ = segment.define(3, format!("{thread} {ticket}").as_bytes());
                     }
@@ -128,10 +132,9 @@ fn killed_recorders_leave_whole_records_and_exact_counts() {
         // Read again from the start, the memory of a dead process has the last records of each ring.
         for (ring, head) in (0..).zip(drain.next) {
             let again = drain.reader.drain(ring, 0, u64::MAX, &mut Vec::new());
-            assert_eq!(
-                (again.next, again.next - again.first),
-                (head, head.min(u64::from(RING) - 1))
-            );
+            // Less those that it was overwriting.
+            let (whole, most) = (again.next - again.first, head.min(u64::from(RING)));
+            assert!(again.next == head && (most.saturating_sub(3)..=most).contains(&whole));
         }
         (read, lost) = (read + drain.read, lost + drain.lost);
         assert!(remove_record_segment(&drain.reader).expect("our own folder"));
@@ -146,9 +149,9 @@ fn a_child_writes_nothing_into_the_rings_of_its_parent() {
     let dir = runtime_dir();
     let segment = segment(dir.path());
     let mut writer = segment.claim().expect("a ring");
-    assert_eq!(writer.push(&words(0)), Stored::Yes);
+    assert_eq!(writer.push(&[words(0)]), Stored::Yes);
     let child = fork(|| {
-        let is_refused = writer.push(&words(1)) == Stored::Forked
+        let is_refused = writer.push(&[words(1)]) == Stored::Forked
             && segment.claim().is_none()
             && matches!(segment.define(3, b"x"), Err(Error::Forked { .. }));
         segment.count(Counter::WithoutRing, 5);
@@ -174,7 +177,7 @@ fn a_ring_goes_from_a_thread_that_ended_to_the_next() {
     for round in 0..3 {
         let mut writer = segment.claim().expect("given back");
         assert!(writer.is_of(&segment));
-        assert_eq!(writer.push(&words(round)), Stored::Yes);
+        assert_eq!(writer.push(&[words(round)]), Stored::Yes);
     }
     let reader = RecordReader::open(segment.path()).expect("sound");
     let total: u64 = (0..4).map(|r| reader.drain(r, 0, 9, &mut Vec::new()).next).sum();
@@ -187,7 +190,7 @@ fn a_quarter_of_a_ring_wakes_the_drain() {
     let segment = segment(dir.path());
     let mut writer = segment.claim().expect("a ring");
     let wakes: Vec<_> =
-        (0..u64::from(RING)).filter(|t| writer.push(&words(*t)) == Stored::Quarter).collect();
+        (0..u64::from(RING)).filter(|t| writer.push(&[words(*t)]) == Stored::Quarter).collect();
     assert_eq!(wakes, [63, 127, 191, 255]);
 }
 
@@ -232,7 +235,7 @@ fn a_damaged_segment_is_refused_or_read_within_its_bounds() {
     let dir = runtime_dir();
     let segment = segment(dir.path());
     let mut writer = segment.claim().expect("a ring");
-    (0..300).for_each(|ticket| assert_ne!(writer.push(&words(ticket)), Stored::Forked));
+    (0..300).for_each(|ticket| assert_ne!(writer.push(&[words(ticket)]), Stored::Forked));
     segment.define(3, b"a definition").expect("room");
     segment.set_clock(1, 2, 3.0, 4);
     let whole = std::fs::read(segment.path()).expect("readable");

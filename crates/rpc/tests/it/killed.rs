@@ -1,0 +1,140 @@
+//! Processes that are killed, and processes that an agent drains.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use skopos_rpc::drain::Segments;
+use skopos_rpc::file::End;
+use skopos_rpc::{Options, PvarClass, Recorder, Stage, Status};
+
+use crate::support::{Place, child_dir, eventually};
+
+/// Kills of each kind.
+const KILLS: u32 = 4;
+/// Bound on a trace.
+const LIMIT: u64 = 1 << 30;
+
+/// Records calls whose peers count up, until the process is killed. The order of the spans is in a variable.
+fn record_for_ever(options: Options) {
+    let recorder = Recorder::start(options.budget(None).stage(Stage::Full)).expect("started");
+    let number = recorder.pvars().register("number", PvarClass::Counter, "").expect("new");
+    let names: Vec<_> = (0..50).map(|n| recorder.rpc(&format!("call{n}"))).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for count in 0u64.. {
+                    let mut span = recorder.origin(names[count as usize % names.len()], None);
+                    span.pvar(&number, count);
+                    span.end(Status::Ok);
+                    if count % 64 == 0 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "a child of the tests below"]
+fn record_with_a_trace() {
+    let Some(dir) = child_dir() else { return };
+    record_for_ever(Options::new("kv").dir(dir.join("run")).trace_folder(dir.join("traces")));
+}
+
+#[test]
+#[ignore = "a child of the tests below"]
+fn record_without_a_trace() {
+    let Some(dir) = child_dir() else { return };
+    record_for_ever(Options::new("kv").dir(dir.join("run")));
+}
+
+/// Checks that each ring has each number once and in order, but for those that are counted as lost.
+fn check(place: &Place) {
+    let trace = place.read();
+    assert_eq!(trace.end, Some(End::Recovered));
+    assert!(!trace.spans.is_empty());
+    // The two threads count alike: each number is there at most twice, and nearly all are.
+    let mut times: BTreeMap<u64, u32> = BTreeMap::new();
+    for (span, details) in &trace.spans {
+        assert_eq!(span.details as usize, details.len(), "{span:?}");
+        assert!(trace.nodes.contains_key(&span.node), "node {} has no name", span.node);
+        if let Some(values) = details.first() {
+            *times.entry(values[0].value()).or_default() += 1;
+        }
+    }
+    assert!(times.values().all(|count| *count <= 2), "a record is there twice");
+    assert!(trace.processes.iter().all(|process| process.name == "kv" && process.pid > 0));
+    if trace.lost == 0 {
+        let firsts = times.keys().enumerate().filter(|(at, number)| *at as u64 == **number);
+        assert_eq!(firsts.count(), times.len(), "a number is missing");
+    }
+    let mut spans: Vec<_> = trace.spans.iter().map(|(span, _)| span.span).collect();
+    spans.sort_unstable();
+    let count = spans.len();
+    spans.dedup();
+    assert_eq!(spans.len(), count, "a span is there twice");
+}
+
+#[test]
+fn the_rest_of_a_killed_process_is_recovered_behind_its_own_trace() {
+    for round in 0..KILLS {
+        let place = Place::new();
+        let mut child = place.child("killed::record_with_a_trace");
+        eventually("a trace", || (!place.read().spans.is_empty()).then_some(()));
+        std::thread::sleep(Duration::from_millis(u64::from(round) * 13));
+        child.0.kill().expect("our own child");
+        child.0.wait().expect("our own child");
+        let mut segments = Segments::new(vec![place.run()], place.0.path().join("unused"), LIMIT);
+        let work = segments.poll();
+        assert!(work.failures.is_empty(), "{:?}", work.failures);
+        assert_eq!((work.live, work.watched, work.ended.len()), (0, 0, 1));
+        assert!(work.ended[0].starts_with(place.traces()));
+        check(&place);
+        let again = segments.poll();
+        assert!(again.ended.is_empty() && again.failures.is_empty(), "the segment is removed");
+    }
+}
+
+#[test]
+fn an_agent_drains_processes_without_a_trace_and_recovers_them() {
+    for round in 0..KILLS {
+        let place = Place::new();
+        let mut child = place.child("killed::record_without_a_trace");
+        let mut segments = Segments::new(vec![place.run()], place.traces(), LIMIT);
+        let until = 3 + round;
+        let (mut polls, mut records, mut lost) = (0, 0, 0);
+        eventually("records", || {
+            let work = segments.poll();
+            // The segment may be found before it is finished.
+            (records, lost) = (records + work.records, lost + work.lost);
+            polls += u32::from(work.live == 1 && work.records > 0);
+            (polls >= until).then_some(())
+        });
+        child.0.kill().expect("our own child");
+        child.0.wait().expect("our own child");
+        let work = segments.poll();
+        assert!(work.failures.is_empty(), "{:?}", work.failures);
+        assert_eq!((work.live, work.ended.len()), (0, 1));
+        check(&place);
+        let trace = place.read();
+        let written: usize = trace.spans.iter().map(|(_, details)| 1 + details.len()).sum();
+        let written = (written + trace.samples.len()) as u64;
+        assert!(written == records + work.records || trace.lost > 0);
+        assert_eq!(trace.lost, lost + work.lost);
+    }
+}
+
+#[test]
+fn a_closed_process_without_a_trace_leaves_its_records_to_the_agent() {
+    let place = Place::new();
+    let recorder = Recorder::start(Options::new("kv").dir(place.run())).expect("started");
+    recorder.origin(recorder.rpc("put"), None).end(Status::Ok);
+    recorder.close().expect("closed");
+    let mut segments = Segments::new(vec![place.run()], place.traces(), LIMIT);
+    let work = segments.poll();
+    assert!(work.failures.is_empty(), "{:?}", work.failures);
+    assert_eq!(work.ended.len(), 1);
+    let trace = place.read();
+    assert_eq!((trace.spans.len(), trace.end), (1, Some(End::Closed)));
+}
