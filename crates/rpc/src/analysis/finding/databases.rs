@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::numbers::{SLICES, line, predicted};
+use super::numbers::line;
 use super::replay::{Play, Replay};
 use super::rule::Rule;
 use super::verdict::{Evidence, Fix, Found, Judging, Verdict};
@@ -12,6 +12,9 @@ use crate::analysis::names::PathId;
 
 /// The share of the handlers' time for which they wait for their database, from which waits matter.
 const MIN_SHARE: f64 = 0.2;
+
+/// The share of the end-to-end time of the callpath for which handlers wait, from which waits matter.
+const MIN_OF_ALL: f64 = 0.05;
 
 /// The divisors that are tried.
 const DIVISORS: [usize; 3] = [2, 4, 8];
@@ -24,13 +27,16 @@ const MERGED: &str = "a simulation with fewer and larger calls: the fixed part o
 
 pub(super) static RULE: Rule = Rule {
     name: "databases",
-    condition: "handlers of a callpath with 50 calls wait for their database for 20 % of their time, and `databases` is 2 or more",
+    condition: "handlers of a callpath with 50 calls wait for their database for 20 % of their time and 5 % of the end-to-end time, and fewer `databases` make fewer calls",
     inputs: "the variable `database_wait_ns` of targets; `databases` of their configuration; `bulk_bytes` for the prediction",
     advice: "use fewer databases (`databases`): where the backend cannot insert in parallel, each batch becomes fewer and larger calls that wait for each other less",
     judge,
 };
 
+#[derive(Default)]
 struct Waits {
+    /// End-to-end time, time in handlers, and in waits, in ns.
+    all: f64,
     own: f64,
     waits: f64,
     calls: u64,
@@ -41,8 +47,8 @@ fn judge(view: &View<'_>) -> Judging {
     let mut paths: HashMap<PathId, Waits> = HashMap::new();
     for call in &view.joined {
         let Some(wait) = call.database_wait else { continue };
-        let waits =
-            paths.entry(call.path).or_insert(Waits { own: 0.0, waits: 0.0, calls: 0, blocked: 0 });
+        let waits = paths.entry(call.path).or_default();
+        waits.all += call.end.abs_diff(call.start) as f64;
         waits.own += call.own as f64;
         waits.waits += wait as f64;
         waits.calls += 1;
@@ -53,7 +59,7 @@ fn judge(view: &View<'_>) -> Judging {
         return Err(Verdict::unknown("no target reported the variable `database_wait_ns`"));
     };
     let share = waits.waits / waits.own.max(1.0);
-    if share < MIN_SHARE {
+    if share < MIN_SHARE || waits.waits < MIN_OF_ALL * waits.all {
         return Ok(Verdict::Absent);
     }
     let calls: Vec<Joined> =
@@ -69,6 +75,9 @@ fn judge(view: &View<'_>) -> Judging {
         return Ok(Verdict::Absent);
     }
     let fixes = fixes(view, &calls, databases as usize);
+    if fixes.is_empty() {
+        return Ok(Verdict::Absent);
+    }
     Ok(Verdict::Found(Box::new(found(view, *path, waits, share, fixes))))
 }
 
@@ -106,23 +115,23 @@ fn fixes(view: &View<'_>, calls: &[Joined], databases: usize) -> Vec<Fix> {
         let stream = |target: &u32| view.number(*target, "execution_streams").unwrap_or(1.0);
         replay.targets.iter().map(|target| stream(target) as usize).collect()
     };
-    let gain = |calls: &[Joined], divisor: usize| {
-        let now = Replay::new(calls);
-        let merged = merge(&now, divisor, fixed);
-        1.0 - merged.run(&streams(&merged)).total / now.run(&streams(&now)).total.max(1.0)
-    };
-    let tried = DIVISORS.iter().filter(|divisor| databases / **divisor >= 1);
+    let now = Replay::new(calls);
+    let batch = calls.first().and_then(|call| view.number(call.origin, "batch_size"));
+    // A batch makes no more calls than it has events, and no target stays without a database.
+    let puts = |databases: usize| databases.min(batch.map_or(usize::MAX, |batch| batch as usize));
+    let tried = DIVISORS.iter().map(|divisor| databases / divisor);
+    let tried = tried.filter(|then| *then >= now.targets.len().max(1));
     let mut fixes: Vec<Fix> = tried
-        .map(|divisor| {
-            let slices = calls.chunks((calls.len() / SLICES).max(1));
-            let spread: Vec<f64> = slices.map(|slice| gain(slice, *divisor)).collect();
-            Fix {
+        .filter_map(|then| {
+            let fewer = puts(databases) / puts(then).max(1);
+            let merged = (fewer > 1).then(|| merge(&now, fewer, fixed))?;
+            Some(Fix {
                 key: "databases".to_owned(),
                 now: Some(databases.to_string()),
-                value: (databases / divisor).to_string(),
-                gain: Some(predicted(gain(calls, *divisor), &spread)),
+                value: then.to_string(),
+                gain: Some(now.gain(&streams(&now), &merged, &streams(&merged))),
                 model: MERGED,
-            }
+            })
         })
         .collect();
     let value = |fix: &Fix| fix.gain.map_or(0.0, |gain| gain.value);

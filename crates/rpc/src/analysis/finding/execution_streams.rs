@@ -1,6 +1,5 @@
 //! Too few execution streams: calls wait in the queue of a target that works on as many as it can.
 
-use super::numbers::{SLICES, predicted};
 use super::replay::Replay;
 use super::rule::Rule;
 use super::verdict::{Evidence, Fix, Found, Judging, Verdict};
@@ -99,17 +98,8 @@ fn found(
 /// Fixes for targets with a known number of streams, the proposed one first.
 fn simulated(view: &View<'_>, streams: usize) -> Vec<Fix> {
     let whole = Replay::new(&view.joined);
-    let slices: Vec<Replay> =
-        view.joined.chunks((view.joined.len() / SLICES).max(1)).map(Replay::new).collect();
-    let gain = |replay: &Replay, streams_then: usize| {
-        let count = replay.targets.len();
-        let now = replay.run(&vec![streams; count]).total;
-        1.0 - replay.run(&vec![streams_then; count]).total / now.max(1.0)
-    };
-    let predict = |streams_then: usize| {
-        let spread: Vec<f64> = slices.iter().map(|slice| gain(slice, streams_then)).collect();
-        predicted(gain(&whole, streams_then), &spread)
-    };
+    let count = whole.targets.len();
+    let predict = |then: usize| whole.gain(&vec![streams; count], &whole, &vec![then; count]);
     let tried: Vec<(usize, Estimate)> = FACTORS
         .iter()
         .map(|factor| (streams.max(1) * factor).min(MAX_STREAMS))

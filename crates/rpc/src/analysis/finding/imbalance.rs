@@ -1,6 +1,5 @@
 //! Imbalance between targets: one of them serves more than its part, and calls queue there.
 
-use super::numbers::{SLICES, predicted};
 use super::replay::Replay;
 use super::rule::Rule;
 use super::verdict::{Evidence, Fix, Found, Judging, Verdict};
@@ -87,18 +86,11 @@ fn judge(view: &View<'_>) -> Judging {
 /// The gain if the calls of a callpath went to its targets in turn.
 fn balanced(view: &View<'_>, path: PathId) -> Estimate {
     let calls: Vec<_> = view.joined.iter().filter(|call| call.path == path).copied().collect();
-    let gain = |calls: &[_]| {
-        let now = Replay::new(calls);
-        let streams: Vec<usize> = now
-            .targets
-            .iter()
-            .map(|target| view.number(*target, "execution_streams").unwrap_or(1.0) as usize)
-            .collect();
-        let mut even = now.clone();
-        let count = even.targets.len().max(1);
-        even.calls.iter_mut().enumerate().for_each(|(at, call)| call.target = at % count);
-        1.0 - even.run(&streams).total / now.run(&streams).total.max(1.0)
-    };
-    let slices = calls.chunks((calls.len() / SLICES).max(1));
-    predicted(gain(&calls), &slices.map(gain).collect::<Vec<f64>>())
+    let now = Replay::new(&calls);
+    let streams = |target: &u32| view.number(*target, "execution_streams").unwrap_or(1.0) as usize;
+    let streams: Vec<usize> = now.targets.iter().map(streams).collect();
+    let mut even = now.clone();
+    let count = even.targets.len().max(1);
+    even.calls.iter_mut().enumerate().for_each(|(at, call)| call.target = at % count);
+    now.gain(&streams, &even, &streams)
 }

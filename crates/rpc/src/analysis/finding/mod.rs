@@ -19,7 +19,6 @@ mod numbers;
 mod view;
 mod rule;
 mod replay;
-mod turns;
 mod execution_streams;
 mod databases;
 mod starved_progress;

@@ -2,27 +2,19 @@
 
 use crate::analysis::blocks::Estimate;
 
-/// Number of slices of a run from which the spread of a prediction comes.
-pub(super) const SLICES: usize = 5;
-
-/// Student's quantile for a 95 % interval of the mean of five.
-const STUDENT: f64 = 2.776;
-
 /// The share of a predicted gain that its model may be wrong by, beside chance: messages and work are taken as they
 /// were, though they change a little with the load.
 const MODEL_ERROR: f64 = 0.1;
 
-/// Returns a predicted gain with its interval, from the gains of slices of the run.
-pub(super) fn predicted(value: f64, slices: &[f64]) -> Estimate {
-    let value = value.clamp(0.0, 1.0);
-    let finite: Vec<f64> = slices.iter().copied().filter(|gain| gain.is_finite()).collect();
-    let count = finite.len() as f64;
-    let mean = finite.iter().sum::<f64>() / count.max(1.0);
-    let variance =
-        finite.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
-    let spread = if count > 1.0 { STUDENT * (variance / count).sqrt() } else { 0.5 * value };
-    let wide = spread + MODEL_ERROR * value;
-    Estimate { value, low: (value - wide).max(0.0), high: (value + wide).min(1.0) }
+/// Returns a predicted gain with the error of its model added to its interval, within 0 and 1.
+pub(super) fn widened(gain: Estimate) -> Estimate {
+    let wide = MODEL_ERROR * gain.value.abs();
+    let clamp = |value: f64| value.clamp(0.0, 1.0);
+    Estimate {
+        value: clamp(gain.value),
+        low: clamp(gain.low - wide),
+        high: clamp(gain.high + wide),
+    }
 }
 
 /// The line through points by least squares: slope, value at zero, correlation. `None` for fewer than three points, or
@@ -57,10 +49,9 @@ mod tests {
 
     #[test]
     fn predictions_have_an_interval_within_0_and_1() {
-        let gain = predicted(0.5, &[0.5, 0.52, 0.48, 0.5, 0.5]);
-        assert!(gain.low > 0.4 && gain.high < 0.6 && gain.value == 0.5);
-        assert_eq!(predicted(2.0, &[]).high, 1.0);
-        assert_eq!(predicted(-1.0, &[f64::NAN]).low, 0.0);
+        let gain = widened(Estimate { value: 0.5, low: 0.45, high: 0.98 });
+        assert_eq!((gain.value, gain.low, gain.high), (0.5, 0.4, 1.0));
+        assert_eq!(widened(Estimate::exact(-1.0)), Estimate::exact(0.0));
     }
 
     #[test]

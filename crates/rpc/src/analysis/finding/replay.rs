@@ -8,7 +8,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
+use super::numbers::widened;
 use super::view::Joined;
+use crate::analysis::blocks::{Blocks, Estimate, ratio};
 
 /// Waits for a database that are longer than this show the time between two holders; shorter ones are the cost of the
 /// lock itself.
@@ -16,6 +18,9 @@ const MIN_WAIT_NS: u64 = 20_000;
 
 /// The fewest waits from which the time of a hold is estimated.
 const MIN_WAITS: usize = 20;
+
+/// Seed of the intervals.
+const SEED: u64 = 3;
 
 /// A call as the simulation plays it, in ns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,15 +49,6 @@ pub(super) struct Replay {
     pub(super) calls: Vec<Play>,
     /// The processes of the targets, by their numbers here.
     pub(super) targets: Vec<u32>,
-}
-
-/// The result of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Outcome {
-    /// The sum of the durations of all calls in ns.
-    pub(super) total: f64,
-    /// The end of the last call.
-    pub(super) length: f64,
 }
 
 impl Replay {
@@ -89,9 +85,24 @@ impl Replay {
         replay
     }
 
-    /// Plays all calls; `streams` gives the number of execution streams of each target.
-    pub(super) fn run(&self, streams: &[usize]) -> Outcome {
-        Run::new(self, streams).finish()
+    /// The share of the time of all calls that another run saves, with its interval from blocks of time. Both runs have a
+    /// number of streams for each target.
+    pub(super) fn gain(&self, streams: &[usize], then: &Self, streams_then: &[usize]) -> Estimate {
+        let mut blocks = Blocks::default();
+        for (call, duration) in self.calls.iter().zip(self.durations(streams)) {
+            blocks.add(call.start as i64, duration, duration);
+        }
+        for (call, duration) in then.calls.iter().zip(then.durations(streams_then)) {
+            blocks.add(call.start as i64, -duration, 0.0);
+        }
+        widened(ratio(&blocks.filled(), SEED).unwrap_or_default())
+    }
+
+    /// The durations of all calls in ns, as the simulation has them.
+    fn durations(&self, streams: &[usize]) -> Vec<f64> {
+        let mut run = Run::new(self, streams);
+        run.play();
+        run.durations
     }
 }
 
@@ -137,7 +148,7 @@ struct Run<'r> {
     starts: Vec<u64>,
     /// Calls that begin after another one ended, with the time between.
     followers: Vec<Vec<(usize, u64)>>,
-    outcome: Outcome,
+    durations: Vec<f64>,
 }
 
 impl<'r> Run<'r> {
@@ -152,7 +163,7 @@ impl<'r> Run<'r> {
                 .collect(),
             starts: vec![0; count],
             followers: vec![Vec::new(); count],
-            outcome: Outcome::default(),
+            durations: vec![0.0; count],
         };
         let mut by_end: HashMap<u32, Vec<(u64, usize)>> = HashMap::new();
         for (at, call) in replay.calls.iter().enumerate() {
@@ -177,7 +188,7 @@ impl<'r> Run<'r> {
         self.events.push(Reverse((time + self.replay.calls[at].before, Event::Arrived, at)));
     }
 
-    fn finish(mut self) -> Outcome {
+    fn play(&mut self) {
         while let Some(Reverse((time, event, at))) = self.events.pop() {
             let call = self.replay.calls[at];
             let Some(target) = self.targets.get_mut(call.target) else { continue };
@@ -204,15 +215,13 @@ impl<'r> Run<'r> {
                     self.served(at, time);
                 }
                 Event::Ended => {
-                    self.outcome.total += (time - self.starts[at]) as f64;
-                    self.outcome.length = self.outcome.length.max(time as f64);
+                    self.durations[at] = (time - self.starts[at]) as f64;
                     for (next, lag) in std::mem::take(&mut self.followers[at]) {
                         self.begin(next, time + lag);
                     }
                 }
             }
         }
-        self.outcome
     }
 
     /// A handler ends: its stream takes the next call.
@@ -233,6 +242,21 @@ impl<'r> Run<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Outcome {
+        total: f64,
+        length: f64,
+    }
+
+    impl Replay {
+        fn run(&self, streams: &[usize]) -> Outcome {
+            let mut run = Run::new(self, streams);
+            run.play();
+            let ends = run.starts.iter().zip(&run.durations).map(|(start, ns)| *start as f64 + ns);
+            Outcome { total: run.durations.iter().sum(), length: ends.fold(0.0, f64::max) }
+        }
+    }
 
     fn call(origin: u32, start: i64, queue: u64, own: u64, wait: Option<u64>) -> Joined {
         let end = start + 20 + (queue + own) as i64;

@@ -1,7 +1,7 @@
 //! A starved progress loop: an origin makes many small calls, and reads their completions too few at a time.
 
+use super::numbers::widened;
 use super::rule::Rule;
-use super::turns::{Turns, is_closed};
 use super::verdict::{Evidence, Fix, Found, Judging, Verdict};
 use super::view::{Joined, MIN_CALLS, View, total_ns};
 use crate::analysis::blocks::{Blocks, Estimate, ratio};
@@ -23,15 +23,13 @@ const BATCH_FACTOR: u64 = 64;
 /// The quantile of the time outside of targets that is left when completions are read at once.
 const UNDELAYED: f64 = 0.01;
 
-/// Part of a gain that the models may be wrong by.
-const MODEL_ERROR: f64 = 0.15;
-
 /// Seed of the intervals.
 const SEED: u64 = 5;
 
-const QUEUE: &str = "a closed queue: of N calls under way, a turn of the loop completes as many as it may read, so a call \
-    takes as long as N minus half of them need";
-const TURNS: &str = "the turns of the loop come as they came, and each completes as many of the waiting responses as it may";
+/// The most turns after the last one of the run: a larger read needs fewer.
+const MAX_FURTHER: u64 = 1000;
+
+const QUEUE: &str = "a simulation of the turns of the progress loop, each of which completes as many calls as it may read";
 const THREAD: &str = "completions are read at once: the time outside of targets falls to its least";
 const BATCH: &str = "the time of a call does not depend on its batch; large batches take longer";
 
@@ -155,13 +153,7 @@ fn saved(calls: &[Joined], by: impl Fn(&Joined) -> f64) -> Estimate {
     for call in calls {
         blocks.add(call.start, by(call), call.end.abs_diff(call.start) as f64);
     }
-    let gain = ratio(&blocks.filled(), SEED).unwrap_or_default();
-    let wide = MODEL_ERROR * gain.value;
-    Estimate {
-        value: gain.value,
-        low: (gain.low - wide).max(0.0),
-        high: (gain.high + wide).min(1.0),
-    }
+    widened(ratio(&blocks.filled(), SEED).unwrap_or_default())
 }
 
 fn undelayed(calls: &[Joined]) -> f64 {
@@ -172,34 +164,54 @@ fn undelayed(calls: &[Joined]) -> f64 {
 
 fn events(limit: u64, calls: &[Joined]) -> Fix {
     let then = limit * EVENTS_FACTOR;
-    let (gain, model) = match is_closed(calls) {
-        true => (closed(limit, then, calls), QUEUE),
-        false => (open(limit, then, calls), TURNS),
-    };
+    let mut blocks = Blocks::default();
+    for (call, end) in reads(limit as usize, then as usize, calls) {
+        let duration = call.end.abs_diff(call.start) as f64;
+        blocks.add(call.start, call.end.saturating_sub(end) as f64, duration);
+    }
     Fix {
         key: "max_completion_events".to_owned(),
         now: Some(limit.to_string()),
         value: then.to_string(),
-        gain: Some(gain),
-        model,
+        gain: Some(widened(ratio(&blocks.filled(), SEED).unwrap_or_default())),
+        model: QUEUE,
     }
 }
 
-/// The gain where calls do not wait for others to complete.
-fn open(limit: u64, then: u64, calls: &[Joined]) -> Estimate {
-    let turns = Turns::new(calls, limit);
-    let value = 1.0 - turns.total(then) / turns.total(limit).max(1.0);
-    // The run is one sequence of turns, so its parts say nothing about each other.
-    let wide = MODEL_ERROR * value;
-    Estimate { value, low: (value - wide).max(0.0), high: (value + wide).min(1.0) }
-}
-
-/// The gain where a new call follows each completion.
-fn closed(limit: u64, then: u64, calls: &[Joined]) -> Estimate {
-    let (all, least) = (under_way(calls) as f64, undelayed(calls));
-    let left = |limit: u64| (all - (limit as f64).min(all) / 2.0).max(0.5);
-    let factor = left(then) / left(limit);
-    saved(calls, |call| (call.outside() as f64 - least).max(0.0) * (1.0 - factor))
+/// Completes calls at the turns of the progress loop, `then` instead of `limit` of them at a time. Returns each call with
+/// its new end.
+fn reads(limit: usize, then: usize, calls: &[Joined]) -> Vec<(Joined, i64)> {
+    let mut ends: Vec<i64> = calls.iter().map(|call| call.end).collect();
+    ends.sort_unstable();
+    let turns: Vec<i64> = ends.chunks(limit).filter_map(|turn| turn.first().copied()).collect();
+    let Some((first, last)) = turns.first().zip(turns.last()) else { return Vec::new() };
+    // The calls that are issued between two turns. If they are as few as a turn completes, callers wait for completions,
+    // and turns that complete more lie further apart.
+    let issued = |turn: &[i64]| {
+        calls.partition_point(|call| call.start < turn[1])
+            - calls.partition_point(|call| call.start < turn[0])
+    };
+    let mut between: Vec<usize> = turns.windows(2).map(issued).filter(|count| *count > 0).collect();
+    between.sort_unstable();
+    let usual = between.get(between.len() / 2).copied().unwrap_or(limit).max(limit);
+    let stride = (then / usual).max(1);
+    let gap = last.abs_diff(*first) / turns.len() as u64 + 1;
+    let mut waiting: Vec<Joined> = calls.to_vec();
+    waiting.sort_unstable_by_key(Joined::served);
+    let (mut at, mut done) = (0, Vec::with_capacity(calls.len()));
+    let further = (1..=MAX_FURTHER).map(|turn| last.saturating_add_unsigned(gap * turn));
+    for turn in turns.iter().copied().step_by(stride).chain(further) {
+        let left = waiting[at..].iter().take(then);
+        let ready = left.take_while(|call| call.served() <= turn).count();
+        done.extend(waiting[at..at + ready].iter().map(|call| (*call, turn)));
+        at += ready;
+        if at == waiting.len() {
+            break;
+        }
+    }
+    // A target whose clock is off may have served calls after every turn.
+    done.extend(waiting[at..].iter().map(|call| (*call, call.end)));
+    done
 }
 
 fn thread(now: Option<String>, calls: &[Joined]) -> Fix {
