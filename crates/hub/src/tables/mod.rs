@@ -6,6 +6,7 @@
 mod insights;
 mod anomalies;
 mod tasks;
+mod task_stats;
 mod jobs;
 mod job_samples;
 mod sealed_samples;
@@ -34,6 +35,7 @@ use self::job_reads::JobReads;
 use self::job_samples::JobSamples;
 use self::jobs::JobsTable;
 use self::sealed_samples::SealedSamples;
+use self::task_stats::OfClasses;
 use self::tasks::Tasks;
 
 /// Registers all tables: over `source`, over the archive of tasks in the file `archive`, over the jobs in
@@ -50,6 +52,8 @@ pub fn register(
     registry.register(Insights::new(source.clone(), insight))?;
     registry.register(Anomalies::new(source.clone()))?;
     registry.register(Tasks::all(archive.clone()))?;
+    registry.register(OfClasses::stats(archive.clone()))?;
+    registry.register(OfClasses::estimates(archive.clone()))?;
     registry.register(Tasks::of_jobs(archive))?;
     registry.register(JobsTable::new(jobs.clone()))?;
     registry.register(JobSamples::new(jobs.clone()))?;
