@@ -246,10 +246,10 @@ fn each_caller_reads_own_jobs_over_flight_and_a_node_sends_records_of_itself_alo
     let told = |what: &str| &sent.iter().find(|it| it.0 == what).expect("sent").1;
     assert_eq!(told("a job of this node"), "[]");
     for (what, expected) in [
-        ("a record about another node", "n1 may not store records of jobs on n2"),
-        ("the start of a job of another node", "n1 may not store records of jobs on n1"),
-        ("a start that names another node as its node", "n1 may not store records of jobs on n2"),
-        ("a job that is known to run elsewhere", "n1 may not store records of jobs on n1"),
+        ("a record about another node", "may not store records of jobs on n2"),
+        ("the start of a job of another node", "may not store records of jobs on n1"),
+        ("a start that names another node as its node", "may not store records of jobs on n2"),
+        ("a job that is known to run elsewhere", "may not store records of jobs on n1"),
         ("a stranger", "Unauthenticated"),
     ] {
         assert!(told(what).contains(expected), "{what}: {}", told(what));
