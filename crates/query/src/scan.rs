@@ -9,6 +9,7 @@ use skopos_access::Caller;
 use skopos_model::Timestamp;
 
 use crate::context::ExecutionContext;
+use crate::functions::has::{HAS, HAS_WORDS};
 use crate::rows::BoxError;
 use crate::topic_filter::TopicFilter;
 
@@ -23,8 +24,18 @@ pub struct Scan {
     pub(crate) topics: TopicFilter,
     pub(crate) times: Vec<(String, RangeInclusive<Timestamp>)>,
     pub(crate) equals: Vec<(String, Vec<Literal>)>,
+    pub(crate) numbers: Vec<(String, RangeInclusive<f64>)>,
+    pub(crate) calls: Vec<Call>,
     pub(crate) limit: Option<usize>,
     pub(crate) context: Option<Arc<ExecutionContext>>,
+}
+
+/// A condition `function(column, 'text')`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) function: &'static str,
+    pub(crate) column: String,
+    pub(crate) text: String,
 }
 
 /// A constant in a condition.
@@ -91,6 +102,26 @@ impl Scan {
     /// Returns the texts that a column must equal one of; `None` if it may be any.
     pub fn texts(&self, column: &str) -> Option<Vec<&str>> {
         self.equals(column)?.iter().map(Literal::as_text).collect()
+    }
+
+    /// Returns the range that a column of numbers must be in, both ends included; `None` if it may be any.
+    pub fn numbers(&self, column: &str) -> Option<&RangeInclusive<f64>> {
+        self.numbers.iter().find(|(name, _)| name == column).map(|(_, range)| range)
+    }
+
+    /// Returns the texts that the list in a column must have: those of `has(column, 'text')`.
+    pub fn has(&self, column: &str) -> Vec<&str> {
+        self.called(HAS, column)
+    }
+
+    /// Returns the words that the text of a column must have: those of `has_words(column, 'words')`.
+    pub fn has_words(&self, column: &str) -> Vec<&str> {
+        self.called(HAS_WORDS, column)
+    }
+
+    fn called(&self, function: &str, column: &str) -> Vec<&str> {
+        let is_it = |call: &&Call| call.function == function && call.column == column;
+        self.calls.iter().filter(is_it).map(|call| call.text.as_str()).collect()
     }
 
     /// Returns the number of rows after which the table may stop.

@@ -70,6 +70,12 @@ pub trait Table: fmt::Debug + Send + Sync + 'static {
     /// The rows cannot be read.
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError>;
 
+    /// Returns the column by which every scan sorts its rows, the greatest value first and `NULL` last; `None` if it does not
+    /// sort them. A statement with `ORDER BY column DESC NULLS LAST` and a `LIMIT` then reads no more rows than it needs.
+    fn latest_first(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the table as one in pieces, which several hubs can read together; `None` if only this hub reads it. Its
     /// [`scan`](Self::scan) is not called then.
     fn in_pieces(&self) -> Option<&dyn Pieces> {

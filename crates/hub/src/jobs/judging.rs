@@ -1,9 +1,9 @@
 //! Findings of a job: its records as the rules of [`skopos_score::finding`] see them, and earlier jobs of its class.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use skopos_access::Caller;
-use skopos_model::job::{JobId, JobState, Kind};
+use skopos_model::job::{JobId, JobState, Kind, NamesInForce};
 use skopos_model::task::Summary;
 use skopos_score::finding::{
     CLASS, Earlier, JobView, Judged, RULES, Series, Verdict, is_read, judge,
@@ -85,17 +85,16 @@ fn not_judged(reason: &'static str) -> Vec<Judged> {
 /// The records of a job that rules read.
 #[derive(Default)]
 struct Gathered {
-    /// Metrics by schema, each with the places of those that are read.
-    metrics: HashMap<String, Vec<(usize, String)>>,
-    /// By node, schema and place.
-    series: BTreeMap<(String, String, usize), Thinned>,
+    /// Places and names of the metrics that are read.
+    names: NamesInForce<Vec<(usize, String)>>,
+    /// By node, schema and metric.
+    series: BTreeMap<(String, String, String), Thinned>,
     reports: Vec<Summary>,
     too_many: Option<&'static str>,
 }
 
 /// A series of at most [`MAX_POINTS`] points.
 struct Thinned {
-    metric: String,
     points: Vec<(f64, f64)>,
     /// One point of so many is kept.
     stride: usize,
@@ -126,20 +125,18 @@ impl Thinned {
 
 impl Gathered {
     fn add(&mut self, records: &[StoredRecord]) {
-        // Names may come after the first measurements of a piece.
-        for record in records.iter().filter_map(StoredRecord::get) {
-            if record.kind == Kind::Metrics
-                && let Ok(names) = record.metrics()
-            {
-                let read = names.names.into_iter().enumerate().filter(|(_, name)| is_read(name));
-                self.metrics.insert(names.schema, read.collect());
-            }
-        }
         for record in records.iter().filter_map(StoredRecord::get) {
             match record.kind {
                 Kind::Report => {
                     if let Ok(report) = record.report() {
                         self.add_report(report);
+                    }
+                }
+                Kind::Metrics => {
+                    if let Ok(list) = record.metrics() {
+                        let all = list.names.into_iter().enumerate();
+                        let read = all.filter(|(_, name)| is_read(name)).collect();
+                        self.names.set(&list.schema, record.node, read);
                     }
                 }
                 Kind::Sample => self.add_sample(&record),
@@ -160,7 +157,7 @@ impl Gathered {
 
     fn add_sample(&mut self, record: &skopos_model::job::JobRecord<'_>) {
         let Some((schema, values)) = record.sample() else { return };
-        let Some(read) = self.metrics.get(schema) else { return };
+        let Some(read) = self.names.of(schema, record.node) else { return };
         if read.is_empty() {
             return;
         }
@@ -168,12 +165,12 @@ impl Gathered {
         let at = record.time.as_nanos() as f64 / 1e9;
         for (place, metric) in read {
             let Some(value) = values.get(*place) else { continue };
-            let key = (record.node.to_owned(), schema.to_owned(), *place);
+            let key = (record.node.to_owned(), schema.to_owned(), metric.clone());
             if self.series.len() == MAX_SERIES && !self.series.contains_key(&key) {
                 self.too_many = Some("the job has more series than rules are applied to");
                 return;
             }
-            let new = || Thinned { metric: metric.clone(), points: Vec::new(), stride: 1, seen: 0 };
+            let new = || Thinned { points: Vec::new(), stride: 1, seen: 0 };
             self.series.entry(key).or_insert_with(new).push((at, *value));
         }
     }
@@ -182,7 +179,7 @@ impl Gathered {
         let series = self
             .series
             .into_iter()
-            .map(|((node, ..), thinned)| Series::new(node, thinned.metric, thinned.points));
+            .map(|((node, _, metric), thinned)| Series::new(node, metric, thinned.points));
         JobView {
             start: entry.start.as_ref().map(|start| start.value.clone()),
             end: entry.end.as_ref().map(|end| end.value.clone()),
@@ -198,8 +195,7 @@ mod tests {
 
     #[test]
     fn a_long_series_is_thinned_evenly() {
-        let metric = "resident_bytes".to_owned();
-        let mut series = Thinned { metric, points: Vec::new(), stride: 1, seen: 0 };
+        let mut series = Thinned { points: Vec::new(), stride: 1, seen: 0 };
         (0..10_000).for_each(|at| series.push((f64::from(at), 0.0)));
         let steps = series.points.windows(2).map(|pair| pair[1].0 - pair[0].0);
         assert!(steps.into_iter().all(|step| step == series.stride as f64));

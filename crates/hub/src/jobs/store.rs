@@ -290,6 +290,20 @@ impl Jobs {
         self.shared.catalogue.rows(&filter, request)
     }
 
+    /// Returns the same page as [`search`](Self::search), with whole entries.
+    ///
+    /// # Errors
+    /// The filter is out of bounds, or the catalogue cannot be read.
+    pub fn search_entries(
+        &self,
+        caller: &Caller,
+        filter: Filter,
+        request: &PageRequest,
+    ) -> Result<Page<JobEntry>, catalogue::Error> {
+        let filter = Filter { visibility: visibility(caller), ..filter };
+        self.shared.catalogue.entries(&filter, request)
+    }
+
     /// Returns the entry of a job that the caller may read, as it is now; `None` if there is no such job.
     ///
     /// # Errors

@@ -1,9 +1,8 @@
 //! `job_samples`: the measurements of jobs, a row for each value.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use skopos_model::job::{JobId, Kind, Metrics};
+use skopos_model::job::{JobId, Kind, NamesInForce};
 use skopos_query::arrow::array::{
     ArrayRef, Float64Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
 };
@@ -97,13 +96,13 @@ impl Table for JobSamples {
         let scan = scan.clone();
         let batches = ids.into_iter().flat_map(move |id| {
             let pieces = jobs.pieces(scan.caller(), &id);
-            let (jobs, scan, mut metrics) = (jobs.clone(), scan.clone(), HashMap::new());
+            let (jobs, scan, mut names) = (jobs.clone(), scan.clone(), Names::default());
             let batch = move |piece: Piece| {
                 let records = match jobs.read(&id, piece) {
                     Ok(records) => records,
                     Err(e) => return vec![Err(e)],
                 };
-                let all = batches(&id, &records, &mut metrics).into_iter();
+                let all = batches(&id, &records, &mut names).into_iter();
                 all.map(|all| scan.select(&all)).collect()
             };
             let (pieces, failure) = match pieces {
@@ -132,22 +131,25 @@ fn generation(literal: &Literal) -> Option<u32> {
     }
 }
 
-/// Returns all columns of the measurements among some records of a job, in batches. `metrics` has the names of earlier
-/// records.
+/// The names of the metrics that hold at a place among the records of a job.
+pub(super) type Names = NamesInForce<Vec<String>>;
+
+/// Returns all columns of the measurements among some records of a job, in batches. `names` are those that the records
+/// before have left in force; a measurement without a list before it has metrics `value_0`, `value_1` and so on.
 pub(super) fn batches(
     id: &JobId,
     records: &[StoredRecord],
-    metrics: &mut HashMap<String, Metrics>,
+    names: &mut Names,
 ) -> Vec<Vec<ArrayRef>> {
-    for record in records.iter().filter_map(StoredRecord::get).filter(|r| r.kind == Kind::Metrics) {
-        if let Ok(names) = record.metrics() {
-            metrics.insert(names.schema.clone(), names);
-        }
-    }
     let (mut batches, mut batch) = (Vec::new(), Batch::default());
     for record in records.iter().filter_map(StoredRecord::get) {
+        if record.kind == Kind::Metrics
+            && let Ok(list) = record.metrics()
+        {
+            names.set(&list.schema, record.node, list.names);
+        }
         let Some((schema, values)) = record.sample() else { continue };
-        let names = metrics.get(schema).map_or(&[][..], |metrics| &metrics.names);
+        let names = names.of(schema, record.node).map_or(&[][..], |names| names);
         for (at, value) in values.enumerate() {
             let unnamed = || format!("value_{at}");
             let metric = names.get(at).cloned().unwrap_or_else(unnamed);

@@ -241,7 +241,7 @@ fn findings_stand_on_the_records_of_the_job_and_on_earlier_jobs_of_its_class() {
         let end = json!({"state": "completed", "end_seconds": at + 100.0});
         send(&job, Kind::End, end.to_string().as_bytes(), at + 100.0);
     }
-    // A leak: the names of its metrics come after the first measurement.
+    // A leak: the first measurements come before the names of its metrics.
     let names = json!({"schema": "task", "names": ["cpu_seconds", "resident_bytes"]});
     for at in 0..60 {
         let content = JobRecord::sample_content("task", &[1.0, 1e8 + 1e7 * f64::from(at)]);
@@ -383,4 +383,198 @@ fn samples_of_all_jobs_are_those_of_the_jobs_that_the_caller_may_read() {
         none |= found.is_empty();
     }
     assert!(some && none);
+}
+
+/// A list of names is about the measurements after it, whatever is sealed in between.
+#[test]
+fn a_schema_that_changes_in_mid_job_renames_no_earlier_measurement() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = place(folder.path());
+    let (jobs, engine) = (place.open().expect("opened"), engine(&place));
+    let mut sequence = 0;
+    let mut send = |kind, node: &str, content: &[u8]| {
+        sequence += 1;
+        let time = Timestamp::from_nanos(1_000_000_000 * sequence);
+        let record = JobRecord { kind, job: "1", generation: 0, node, time, content };
+        let stored = jobs.store(&Caller::Owner, ("p", 1), |visit| visit(sequence, record));
+        assert_eq!(stored.expect("stored").refused, 0);
+    };
+    let names = |names: &[&str]| json!({"schema": "s", "names": names}).to_string().into_bytes();
+    let sample = |value: f64| JobRecord::sample_content("s", &[value, -value]);
+    let ask = |table: &str| {
+        let sql = format!(
+            "SELECT concat(CAST(value AS BIGINT), ' ', node, ' ', metric) FROM {table} \
+             WHERE job = '1' AND value > 0 ORDER BY value"
+        );
+        rows_for(&engine, &Caller::Owner, &sql).expect("answered")
+    };
+    let await_parts = |parts: &str| {
+        let waiting = jobs.await_sealed();
+        let sql = "SELECT value FROM job_metadata WHERE job = '1' AND field = 'parts'";
+        let begun = std::time::Instant::now();
+        while rows_for(&engine, &Caller::Owner, sql).expect("answered") != [parts] {
+            assert!(begun.elapsed().as_secs() < 60, "gave up waiting for a segment");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        drop(waiting);
+    };
+    send(Kind::Start, "", br#"{"user":"ann"}"#);
+    send(Kind::Sample, "n1", &sample(1.0));
+    send(Kind::Metrics, "", &names(&["a", "b"]));
+    send(Kind::Sample, "n1", &sample(2.0));
+    send(Kind::Metrics, "n1", &names(&["c", "d"]));
+    send(Kind::Sample, "n1", &sample(3.0));
+    send(Kind::Sample, "n2", &sample(4.0));
+    let begun = std::time::Instant::now();
+    while ask("job_samples").is_empty() {
+        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the job");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let first = ["1 n1 value_0", "2 n1 a", "3 n1 c", "4 n2 a"];
+    assert_eq!(ask("job_samples"), first, "not sealed");
+    send(Kind::End, "", br#"{"state":"completed"}"#);
+    await_parts("1");
+    assert_eq!(
+        (ask("job_samples"), ask("sealed_samples")),
+        (first.map(str::to_owned).to_vec(), ask("job_samples"))
+    );
+    // The lists of the first part hold on.
+    send(Kind::Sample, "n1", &sample(5.0));
+    send(Kind::Metrics, "", &names(&["b", "a"]));
+    send(Kind::Sample, "n1", &sample(6.0));
+    send(Kind::Sample, "n2", &sample(7.0));
+    let all: Vec<&str> = first.into_iter().chain(["5 n1 c", "6 n1 b", "7 n2 b"]).collect();
+    assert_eq!(ask("job_samples"), all, "the second part is not sealed");
+    send(Kind::End, "", br#"{"state":"completed"}"#);
+    await_parts("2");
+    assert_eq!(ask("job_samples"), all);
+    assert_eq!(ask("sealed_samples"), all);
+    let late = "SELECT metric FROM sealed_samples WHERE job = '1' AND value > 0 \
+                AND time >= to_timestamp_seconds(9) ORDER BY value";
+    assert_eq!(rows_for(&engine, &Caller::Owner, late).expect("answered"), ["b", "b", "c"]);
+}
+
+/// A list that changes the places of metrics makes no finding, and hides none.
+#[test]
+fn a_finding_about_a_metric_follows_it_to_another_place_in_its_schema() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = place(folder.path());
+    let (jobs, engine) = (place.open().expect("opened"), engine(&place));
+    let mut sequence = 0;
+    let mut send = |job: &str, kind, content: &[u8], seconds: i64| {
+        sequence += 1;
+        let time = Timestamp::from_nanos((1_000_000_000 + seconds) * 1_000_000_000);
+        let record = JobRecord { kind, job, generation: 0, node: "n01", time, content };
+        let stored = jobs.store(&Caller::Owner, ("p", 1), |visit| visit(sequence, record));
+        assert_eq!(stored.expect("stored").refused, 0);
+    };
+    for (job, leaks) in [("leak", true), ("steady", false)] {
+        for at in 0..60 {
+            let resident = if leaks { 1e8 + 1e7 * at as f64 } else { 1e8 };
+            // The other metric grows in the job that does not leak.
+            let other = if leaks { 1.0 } else { 1e8 + 1e7 * at as f64 };
+            let (names, values) = match at < 30 {
+                true => (["resident_bytes", "other"], [resident, other]),
+                false => (["other", "resident_bytes"], [other, resident]),
+            };
+            if at % 30 == 0 {
+                let names = json!({"schema": "task", "names": names}).to_string();
+                send(job, Kind::Metrics, names.as_bytes(), at);
+            }
+            send(job, Kind::Sample, &JobRecord::sample_content("task", &values), at);
+        }
+    }
+    let begun = std::time::Instant::now();
+    let ask = |sql: &str| rows_for(&engine, &Caller::Owner, sql).expect("answered");
+    while ask("SELECT job FROM jobs").len() < 2 {
+        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the jobs");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let verdict = "SELECT concat(job, ' ', verdict) FROM job_findings \
+                   WHERE finding = 'memory_leak' ORDER BY job";
+    assert_eq!(ask(verdict), ["leak found", "steady absent"]);
+}
+
+/// Conditions of SQL choose the jobs that the catalogue reads: the log of reads has their number.
+#[test]
+fn conditions_of_a_search_reach_the_catalogue_and_an_order_by_the_start_reads_no_more_than_it_needs()
+ {
+    const JOBS: i64 = 3000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = place(folder.path());
+    let (jobs, engine) = (place.open().expect("opened"), engine(&place));
+    let mut sequence = 0;
+    let mut send = |job: &str, kind, content: &Json, seconds: i64| {
+        sequence += 1;
+        let (time, content) =
+            (Timestamp::from_nanos(seconds * 1_000_000_000), content.to_string().into_bytes());
+        let record = JobRecord { kind, job, generation: 0, node: "", time, content: &content };
+        let stored = jobs.store(&Caller::Owner, ("p", 1), |visit| visit(sequence, record));
+        assert_eq!(stored.expect("stored").refused, 0);
+    };
+    for number in 0..JOBS {
+        let mut start =
+            json!({"user": "ann", "start_seconds": number, "nodes": [format!("n{number}")]});
+        if number == 7 {
+            start["tags"] = json!(["slow", "it's \"odd\""]);
+            start["command"] = json!(["/opt/Gromacs/mdrun", "-v"]);
+            start["requested"] = json!({"resident_bytes_max": 1024.0});
+        }
+        send(&format!("j{number:04}"), Kind::Start, &start, number);
+    }
+    let end = json!({"state": "failed", "exit_type": "limit", "end_seconds": 9.5,
+                     "used": {"resident_bytes_max": 4e9, "cpu_seconds": 30.0}});
+    send("j0007", Kind::End, &end, 10);
+    send("lost", Kind::Loss, &json!({"why": "full", "records": 2}), 5000);
+    let begun = std::time::Instant::now();
+    let ask = |sql: &str| rows_for(&engine, &Caller::Owner, sql).unwrap_or_else(|e| panic!("{e}"));
+    while ask("SELECT count(*) FROM jobs WHERE state IN ('running', 'failed', 'orphan')")
+        != [(JOBS + 1).to_string()]
+        || ask("SELECT job FROM jobs WHERE state = 'failed'").is_empty()
+    {
+        assert!(begun.elapsed().as_secs() < 120, "gave up waiting for the jobs");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // A reader of the log of reads waits for it, so each question has a caller of its own.
+    let admin = |name: &str| {
+        Caller::User(User { name: name.to_owned(), role: Role::Admin, ..User::default() })
+    };
+    let questions = [
+        ("has(hosts, 'n7')", "j0007", 1),
+        ("has(tags, 'slow') AND has(tags, 'it''s \"odd\"')", "j0007", 1),
+        ("has_words(text, 'GROM* mdrun')", "j0007", 1),
+        ("exit = 'limit'", "j0007", 1),
+        ("exit IN ('limit', 'signal') AND generation = 0", "j0007", 1),
+        ("resident_bytes_max > 1e9", "j0007", 1),
+        ("cpu_seconds BETWEEN 1 AND 30", "j0007", 1),
+        ("requested_bytes >= 1024", "j0007", 1),
+        ("started_at > to_timestamp_seconds(2998) AND state = 'running'", "j2999", 2),
+        ("ended_at <= to_timestamp_seconds(10)", "j0007", 1),
+        ("state = 'orphan'", "lost", 1),
+        // A condition that the catalogue does not apply is applied by the engine.
+        ("has(tags, 'slow') OR state = 'orphan'", "j0007,lost", JOBS + 1),
+        ("NOT has(tags, 'slow') AND ended_at IS NOT NULL", "", JOBS + 1),
+    ];
+    for (at, (condition, expected, _)) in questions.iter().enumerate() {
+        let sql = format!("SELECT job FROM jobs WHERE {condition}");
+        let found = rows_for(&engine, &admin(&format!("u{at}")), &sql);
+        assert_eq!(found.expect("answered").join(","), *expected, "{condition}");
+    }
+    let latest = "SELECT job FROM jobs ORDER BY started_at DESC NULLS LAST, job LIMIT 3";
+    let found = rows_for(&engine, &admin("latest"), latest).expect("answered");
+    assert_eq!(found, ["j2998", "j2999", "lost"]);
+    let mut read = std::collections::BTreeMap::new();
+    jobs.log_of_reads(&Caller::Owner, &mut |entry| {
+        read.insert(entry.user.clone(), entry.jobs);
+    })
+    .expect("read");
+    for (at, (condition, _, jobs)) in questions.iter().enumerate() {
+        assert_eq!(read.get(&format!("u{at}")).copied(), Some(*jobs as u64), "{condition}");
+    }
+    assert!(read["latest"] < JOBS as u64 / 2, "{} jobs were read for three", read["latest"]);
+    let columns = "SELECT concat(hosts, ' ', tags, ' ', text) FROM jobs WHERE job = 'j0007'";
+    assert_eq!(
+        ask(columns),
+        ["[\"n7\"] [\"it's \\\"odd\\\"\",\"slow\"] gromacs it mdrun odd opt s slow v"]
+    );
 }

@@ -4,16 +4,30 @@ use std::sync::Arc;
 
 use skopos_access::Caller;
 use skopos_model::job::JobState;
-use skopos_model::task::{RESOURCES, Resource};
+use skopos_model::task::{ExitType, RESOURCES, Resource};
 use skopos_model::{Timestamp, Unit};
 use skopos_query::arrow::array::{
     ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
-use skopos_query::{BoxError, Column, Fingerprint, Rows, Scan, Table};
-use skopos_store::jobs::{Cursor, Filter, JobRow, PageRequest, Visibility};
+use skopos_query::{BoxError, Column, Fingerprint, Literal, Rows, Scan, Table};
+use skopos_store::jobs::catalogue::{
+    Amount, MAX_CONDITIONS, MAX_PAGE, ResourceRange, Stored, words_of,
+};
+use skopos_store::jobs::{Cursor, Filter, JobEntry, JobRow, PageRequest, Visibility};
 
 use super::noted::{note, note_ids, note_refused};
 use crate::jobs::{Jobs, JobsPlace, Question, Reading};
+
+/// Jobs of the first pages, of which there are as many: a statement with a small `LIMIT` reads few jobs, and one that reads all of
+/// them asks the catalogue rarely. The engine reads some pages ahead.
+const FIRST_PAGE: usize = 128;
+const FIRST_PAGES: usize = 8;
+
+/// The resource of the column `requested_bytes`.
+const REQUESTED: &str = "resident_bytes_max";
+
+/// The column by which rows are sorted.
+const SORTED_BY: &str = "started_at";
 
 /// The table `jobs`.
 #[derive(Debug)]
@@ -27,6 +41,30 @@ enum Of {
     Text(fn(&JobRow) -> Option<String>),
     Integer(fn(&JobRow) -> Option<i64>),
     Time(fn(&JobRow) -> Option<Timestamp>),
+}
+
+/// Columns after those of resources. The catalogue has them in an index and in the documents of entries, which are read only
+/// for statements that name such a column.
+const OF_ENTRIES: [(&str, fn(&JobEntry) -> String, &str); 3] = [
+    (
+        "hosts",
+        |entry| list(entry.nodes.iter().map(String::as_str)),
+        "Names of the nodes: a JSON list, for `has(hosts, 'n01')`",
+    ),
+    (
+        "tags",
+        |entry| list(entry.all_tags().into_iter()),
+        "Tags: a JSON list, for `has(tags, 'slow')`",
+    ),
+    (
+        "text",
+        |entry| words_of(entry).into_iter().collect::<Vec<_>>().join(" "),
+        "Words of the name, command, tags, details and findings, for `has_words(text, 'grom* slow')`",
+    ),
+];
+
+fn list<'t>(texts: impl Iterator<Item = &'t str>) -> String {
+    serde_json::to_string(&texts.collect::<Vec<_>>()).unwrap_or_default()
 }
 
 /// Columns before those of resources.
@@ -46,7 +84,7 @@ const COLUMNS: [(&str, Of, &str); 16] = [
     (
         "state",
         Of::Text(|row| Some(row.state.name().to_owned())),
-        "`running`, `completed`, `failed`, `cancelled`, `timeout`, `out_of_memory`, `node_fail`, `preempted` or `unknown`",
+        "`running`, `completed`, `failed`, `cancelled`, `timeout`, `out_of_memory`, `node_fail`, `preempted`, `orphan` (its start has not arrived) or `unknown`",
     ),
     ("exit", Of::Text(exit), "`normal`, `signal`, `limit`, `running` or `unknown`"),
     ("started_at", Of::Time(|row| row.started), "Time at which the job began"),
@@ -75,7 +113,7 @@ fn integer(number: u64) -> Option<i64> {
 }
 
 fn requested_bytes(row: &JobRow) -> Option<i64> {
-    row.requested.get("resident_bytes_max").map(|bytes| *bytes as i64)
+    row.requested.get(REQUESTED).map(|bytes| *bytes as i64)
 }
 
 impl JobsTable {
@@ -91,6 +129,7 @@ impl JobsTable {
             let unit = Unit::new(resource.unit).unwrap_or(Unit::NONE);
             Column::number(resource.name, unit, resource.help)
         }));
+        columns.extend(OF_ENTRIES.iter().map(|(name, _, help)| Column::text(*name, *help)));
         Self { place, columns }
     }
 }
@@ -113,7 +152,23 @@ impl Table for JobsTable {
         let mut reading = jobs.reading(scan.caller(), Question::Search);
         note_ids(&mut reading, scan);
         let (scan, filter) = (scan.clone(), filter_of(scan));
-        Ok(Rows::each(Pages { jobs, scan, filter, after: None, is_at_end: false, reading }))
+        let first_of_entries = COLUMNS.len() + RESOURCES.len();
+        let needs_entries = scan.columns().iter().any(|at| *at >= first_of_entries);
+        let request = PageRequest { most: FIRST_PAGE, ..PageRequest::default() };
+        Ok(Rows::each(Pages {
+            jobs,
+            scan,
+            filter,
+            request,
+            pages: 0,
+            needs_entries,
+            is_at_end: false,
+            reading,
+        }))
+    }
+
+    fn latest_first(&self) -> Option<&str> {
+        Some(SORTED_BY)
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
@@ -127,6 +182,15 @@ pub(super) fn filter_of(scan: &Scan) -> Filter {
         Some([text]) => Some((*text).to_owned()),
         _ => None,
     };
+    let times = |column: &str| scan.times(column).map(|range| (*range.start(), *range.end()));
+    let generation = match scan.equals("generation") {
+        Some([Literal::Integer(number)]) => u32::try_from(*number).ok(),
+        _ => None,
+    };
+    let exits = scan.texts("exit").unwrap_or_default();
+    let exits = exits.into_iter().map(exit_of_name).collect::<Option<Vec<_>>>();
+    let tags = scan.has("tags").into_iter().take(MAX_CONDITIONS).map(str::to_owned);
+    let text = scan.has_words("text").into_iter().next().unwrap_or_default();
     let states = scan.texts("state").unwrap_or_default();
     let states = states.into_iter().map(JobState::of_name).collect::<Option<Vec<_>>>();
     Filter {
@@ -136,9 +200,43 @@ pub(super) fn filter_of(scan: &Scan) -> Filter {
         project: only("project"),
         application: only("application"),
         queue: only("queue"),
-        states: states.unwrap_or_default(),
+        generation,
+        host: scan.has("hosts").first().map(|host| (*host).to_owned()),
+        started: times("started_at"),
+        ended: times("ended_at"),
+        states: states.filter(|all| all.len() <= MAX_CONDITIONS).unwrap_or_default(),
+        exit_types: exits.filter(|all| all.len() <= MAX_CONDITIONS).unwrap_or_default(),
+        tags: tags.collect(),
+        resources: resources(scan),
+        text: text.to_owned(),
         ..Filter::new(Visibility::Nothing)
     }
+}
+
+fn exit_of_name(name: &str) -> Option<ExitType> {
+    serde_json::from_value(name.into()).ok()
+}
+
+/// Returns the ranges that the catalogue applies.
+fn resources(scan: &Scan) -> Vec<ResourceRange> {
+    let range = |resource: &'static Resource| {
+        let range = scan.numbers(resource.name)?;
+        Some(ResourceRange {
+            amount: Amount::Used,
+            resource,
+            from: *range.start(),
+            to: *range.end(),
+        })
+    };
+    let mut ranges: Vec<ResourceRange> = RESOURCES.iter().filter_map(range).collect();
+    let memory = RESOURCES.iter().find(|resource| resource.name == REQUESTED);
+    if let (Some(range), Some(resource)) = (scan.numbers("requested_bytes"), memory) {
+        // The column has whole bytes, rounded down.
+        let (from, to) = (*range.start(), *range.end() + 1.0);
+        ranges.push(ResourceRange { amount: Amount::Requested, resource, from, to });
+    }
+    ranges.truncate(MAX_CONDITIONS);
+    ranges
 }
 
 /// The jobs, read page by page.
@@ -146,7 +244,11 @@ struct Pages {
     jobs: Arc<Jobs>,
     scan: Scan,
     filter: Filter,
-    after: Option<Cursor>,
+    request: PageRequest,
+    /// Number of pages that were read.
+    pages: usize,
+    /// True if the statement reads columns of [`OF_ENTRIES`].
+    needs_entries: bool,
     is_at_end: bool,
     reading: Reading,
 }
@@ -158,33 +260,59 @@ impl Iterator for Pages {
         if self.is_at_end {
             return None;
         }
-        let caller: &Caller = self.scan.caller();
-        let request = PageRequest { after: self.after, ..PageRequest::default() };
-        let page = match self.jobs.search(caller, self.filter.clone(), &request) {
+        let is_first = self.request.after.is_none();
+        let (count, next, arrays) = match self.page() {
             Ok(page) => page,
             Err(e) => {
                 self.is_at_end = true;
                 self.reading.fail(&e.to_string());
-                return Some(Err(e.into()));
+                return Some(Err(e));
             }
         };
-        let is_first = self.after.is_none();
-        self.after = page.next;
-        self.is_at_end = page.next.is_none();
-        self.reading.jobs(page.items.len() as u64);
-        if page.items.is_empty() {
+        self.pages += 1;
+        let most = if self.pages < FIRST_PAGES { FIRST_PAGE } else { MAX_PAGE };
+        self.request = PageRequest { after: next, most, ..self.request };
+        self.is_at_end = next.is_none();
+        self.reading.jobs(count as u64);
+        if count == 0 {
             if is_first && self.filter.job.is_some() {
                 note_refused(&mut self.reading);
             }
             return None;
         }
-        let batch = self.scan.select(&arrays(&page.items));
+        let batch = self.scan.select(&arrays);
         note(&mut self.reading, &batch);
         Some(batch)
     }
 }
 
-/// Returns all columns of some jobs.
+impl Pages {
+    /// Reads the next page: the number of its jobs, the place after it, and all columns.
+    fn page(&self) -> Result<(usize, Option<Cursor>, Vec<ArrayRef>), BoxError> {
+        let caller: &Caller = self.scan.caller();
+        let filter = self.filter.clone();
+        if !self.needs_entries {
+            let page = self.jobs.search(caller, filter, &self.request)?;
+            let mut columns = arrays(&page.items);
+            let nothing = StringArray::new_null(page.items.len());
+            columns.extend(OF_ENTRIES.map(|_| Arc::new(nothing.clone()) as ArrayRef));
+            return Ok((page.items.len(), page.next, columns));
+        }
+        let page = self.jobs.search_entries(caller, filter, &self.request)?;
+        let row = |entry: &JobEntry| -> Result<JobRow, BoxError> {
+            let row = Stored::of(entry)?.columns.row();
+            row.map_err(|(what, text)| format!("the catalogue has an odd {what}: {text}").into())
+        };
+        let rows = page.items.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+        let mut columns = arrays(&rows);
+        columns.extend(OF_ENTRIES.map(|(_, text, _)| {
+            Arc::new(page.items.iter().map(|e| Some(text(e))).collect::<StringArray>()) as ArrayRef
+        }));
+        Ok((rows.len(), page.next, columns))
+    }
+}
+
+/// Returns the columns of some jobs that the catalogue has in rows.
 fn arrays(rows: &[JobRow]) -> Vec<ArrayRef> {
     let used = |resource: &Resource| {
         let values = rows.iter().map(|row| row.used.get(resource.name).copied());

@@ -6,6 +6,7 @@
 mod insights;
 mod anomalies;
 mod tasks;
+mod task_stats;
 mod jobs;
 mod job_samples;
 mod sealed_samples;
@@ -41,6 +42,7 @@ use self::job_spans::JobSpans;
 use self::jobs::JobsTable;
 use self::sealed_samples::SealedSamples;
 use self::spans::Spans;
+use self::task_stats::OfClasses;
 use self::tasks::Tasks;
 
 /// The files and stores of the tables that do not read samples.
@@ -68,6 +70,8 @@ pub fn register(
     registry.register(Insights::new(source.clone(), insight))?;
     registry.register(Anomalies::new(source.clone()))?;
     registry.register(Tasks::all(archive.clone()))?;
+    registry.register(OfClasses::stats(archive.clone()))?;
+    registry.register(OfClasses::estimates(archive.clone()))?;
     registry.register(Tasks::of_jobs(archive))?;
     registry.register(Spans::new(traces.clone()))?;
     registry.register(Callpaths::new(traces))?;

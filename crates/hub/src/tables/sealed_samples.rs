@@ -1,13 +1,13 @@
 //! `sealed_samples`: the measurements of all jobs in segments, which several hubs read together.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use skopos_model::job::JobId;
 use skopos_query::{BoxError, Column, Fingerprint, Pieces, Rows, Scan, Table};
 
-use super::job_samples::{batches, sample_columns};
+use super::job_samples::{Names, batches, sample_columns};
 use super::noted::{note_ids, note_refused};
 use crate::jobs::{JobsPlace, Question};
 
@@ -116,12 +116,12 @@ impl Pieces for SealedSamples {
         let (place, scan) = (self.place.clone(), scan.clone());
         let of_job = move |(job, generation, parts): JobOfPiece| {
             let read = || -> Result<_, BoxError> {
-                let (id, mut metrics) = (JobId::new(job, generation)?, HashMap::new());
+                let (id, mut names) = (JobId::new(job, generation)?, Names::default());
                 let mut made = Vec::new();
                 for (number, at) in parts {
                     let segment = segments.get(at).ok_or("a piece names no segment of a part")?;
                     let records = place.read_sealed(segment, &id, number)?;
-                    for all in batches(&id, &records, &mut metrics) {
+                    for all in batches(&id, &records, &mut names) {
                         made.push(scan.select(&all)?);
                     }
                 }

@@ -214,6 +214,42 @@ fn tasks_join_with_live_tables() {
 }
 
 #[test]
+fn classes_have_statistics_and_estimates() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tasks.sqlite");
+    let ended = |mut report: Json| {
+        report["ended"]["exit_type"] = json!("normal");
+        report["ended"]["status"] = json!(0);
+        report
+    };
+    let good = (1..=4).map(|at| ended(report("align", "n01", f64::from(at), f64::from(at) * 1e9)));
+    let others = [report("align", "n02", 9.0, 7e9), report("it's", "n01", 3_000.0, 1e9)];
+    archive(&file, good.chain(others));
+    let engine = engine(Some(file));
+    for (sql, expected) in [
+        (
+            "SELECT node, unit, tasks, lower_bounds, unknown, mean, min, max FROM task_stats
+             WHERE class = 'align' AND resource = 'resident_bytes_max'",
+            &[
+                "n01 | bytes | 4 | 4 | 0 | 2500000000.0 | 1000000000.0 | 4000000000.0",
+                "n02 | bytes | 1 | 1 | 0 | 7000000000.0 | 7000000000.0 | 7000000000.0",
+            ] as &[&str],
+        ),
+        ("SELECT DISTINCT class FROM task_stats WHERE p50 > 0", &["align", "it's"]),
+        (
+            "SELECT goal, unit, allocation, maximum, tasks, unfinished, unknown FROM task_estimates
+             WHERE class = 'align' AND resource = 'resident_bytes_max' AND goal = 'retries'",
+            &["retries | bytes | 4000000000.0 | 4000000000.0 | 4 | 1 | 0"],
+        ),
+        // No task of the class has returned 0.
+        ("SELECT goal FROM task_estimates WHERE class = 'it''s'", &[]),
+        ("SELECT count(*) FROM task_estimates WHERE resource = 'none'", &["0"]),
+    ] {
+        assert_eq!(answer(&engine, sql), expected, "{sql}");
+    }
+}
+
+#[test]
 fn an_archive_of_many_pages_is_read_to_its_end_and_may_grow() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tasks.sqlite");
@@ -329,7 +365,7 @@ fn tables_have_help() {
     let engine = engine(None);
     let all = "SELECT name FROM tables WHERE help <> '' AND
                name IN ('insights', 'anomalies', 'tasks', 'parallel_jobs', 'jobs', 'job_samples',
-               'job_metadata', 'job_findings')";
+               'job_metadata', 'job_findings', 'task_stats', 'task_estimates')";
     assert_eq!(
         answer(&engine, all),
         [
@@ -340,6 +376,8 @@ fn tables_have_help() {
             "job_samples",
             "jobs",
             "parallel_jobs",
+            "task_estimates",
+            "task_stats",
             "tasks"
         ]
     );

@@ -117,6 +117,8 @@ pub enum JobState {
     NodeFail,
     /// The batch system took the job's nodes for another one.
     Preempted,
+    /// The start of the job has not arrived. No record has this state.
+    Orphan,
     /// The result is not known.
     #[default]
     Unknown,
@@ -124,7 +126,7 @@ pub enum JobState {
 
 impl JobState {
     /// All states.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Running,
         Self::Completed,
         Self::Failed,
@@ -133,6 +135,7 @@ impl JobState {
         Self::OutOfMemory,
         Self::NodeFail,
         Self::Preempted,
+        Self::Orphan,
         Self::Unknown,
     ];
 
@@ -147,6 +150,7 @@ impl JobState {
             Self::OutOfMemory => "out_of_memory",
             Self::NodeFail => "node_fail",
             Self::Preempted => "preempted",
+            Self::Orphan => "orphan",
             Self::Unknown => "unknown",
         }
     }
@@ -184,6 +188,9 @@ pub enum MetadataError {
         /// The field.
         field: &'static str,
     },
+    /// A job cannot end as an orphan: that is a state of jobs whose start has not arrived.
+    #[error("a job does not end in the state `orphan`")]
+    Orphan,
     /// A number is not finite.
     #[error("`{field}` has a number that is not finite")]
     NotFinite {
@@ -226,6 +233,9 @@ impl JobEnd {
     /// # Errors
     /// A map or text is too long, or a number is not finite.
     pub fn check(&self) -> Result<(), MetadataError> {
+        if self.state == JobState::Orphan {
+            return Err(MetadataError::Orphan);
+        }
         check_all("used", self.used.keys())?;
         check_finite("used", self.used.values().copied())?;
         check_finite("end_seconds", self.end_seconds)

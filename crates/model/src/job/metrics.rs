@@ -11,8 +11,9 @@ const MAX_NAME_BYTES: usize = crate::MAX_TOPIC_BYTES;
 
 /// The names of the values in the measurements of a job, in their order.
 ///
-/// Measurements travel as the name of this schema and a vector of values. A job has any number of schemas. A schema
-/// never changes; a producer that measures something else uses another name.
+/// Measurements travel as the name of this schema and a vector of values. A job has any number of schemas. A list names the
+/// measurements that come after it: see [`NamesInForce`](super::NamesInForce). A producer that measures something else
+/// sends another list, best with another name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Metrics {
     /// The name of the schema, such as `node-1`.

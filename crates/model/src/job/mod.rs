@@ -10,6 +10,7 @@
 mod id;
 mod metadata;
 mod metrics;
+mod names;
 mod record;
 
 pub use id::{IdError, JobId, MAX_JOB_ID_BYTES};
@@ -17,4 +18,5 @@ pub use metadata::{
     JobEnd, JobLoss, JobStart, JobState, JobTags, MAX_DETAILS, MAX_FIELD_BYTES, MetadataError,
 };
 pub use metrics::{MAX_METRICS, Metrics, MetricsError};
+pub use names::NamesInForce;
 pub use record::{JobRecord, Kind, MAX_DOCUMENT_BYTES, MAX_NODE_BYTES, RecordError};

@@ -91,6 +91,8 @@ impl PhysicalExtensionCodec for PieceCodec {
             topics: topic_filter(&[]),
             times: times.into_iter().map(range).collect(),
             equals: Vec::new(),
+            numbers: Vec::new(),
+            calls: Vec::new(),
             limit: None,
             context: None,
         };

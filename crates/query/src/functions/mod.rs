@@ -2,6 +2,7 @@
 
 pub(crate) mod placeholders;
 pub(crate) mod growth;
+pub(crate) mod has;
 mod rate;
 pub(crate) mod sliding;
 mod topic_like;
@@ -19,6 +20,7 @@ pub(crate) use topic_like::{ESCAPE, TOPIC_LIKE};
 /// Registers the functions, gives growing ones a bound, and removes those whose memory cannot be bounded.
 pub(crate) fn register(context: &SessionContext) {
     context.register_udf(topic_like::topic_like());
+    has::all().for_each(|condition| context.register_udf(condition));
     context.register_udaf(rate::of_counter());
     context.register_udaf(rate::difference());
     placeholders::all().for_each(|placeholder| context.register_udf(placeholder));
@@ -29,7 +31,7 @@ pub(crate) fn register(context: &SessionContext) {
 }
 
 /// Names that DataFusion does not know, for suggestions.
-pub(crate) const NAMES: [&str; 9] = [
+pub(crate) const NAMES: [&str; 11] = [
     "time_bucket",
     "time_bucket_gapfill",
     "locf",
@@ -39,6 +41,8 @@ pub(crate) const NAMES: [&str; 9] = [
     "first",
     "last",
     "quantile",
+    has::HAS,
+    has::HAS_WORDS,
 ];
 
 /// Returns true if a function exists only over a window.

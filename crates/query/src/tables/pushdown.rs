@@ -8,11 +8,12 @@ use std::ops::RangeInclusive;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{InList, Like};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 use skopos_model::{Timestamp, Topic};
 
+use crate::functions::has::{HAS, HAS_WORDS};
 use crate::functions::{ESCAPE, TOPIC_LIKE};
-use crate::scan::Literal;
+use crate::scan::{Call, Literal};
 use crate::source::Wanted;
 use crate::topic_filter::{Condition, TopicFilter};
 
@@ -170,6 +171,86 @@ fn equals_by(filter: &Expr, of: &str) -> Option<Vec<Literal>> {
     }
 }
 
+/// Returns the conditions `has(column, 'text')` and `has_words(column, 'text')`, all of which must hold.
+pub(crate) fn all_calls(filters: &[Expr]) -> Vec<Call> {
+    let mut calls = Vec::new();
+    filters.iter().for_each(|filter| add_calls(filter, &mut calls));
+    calls
+}
+
+fn add_calls(filter: &Expr, calls: &mut Vec<Call>) {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+            add_calls(left, calls);
+            add_calls(right, calls);
+        }
+        Expr::ScalarFunction(call) => {
+            let function = [HAS, HAS_WORDS].into_iter().find(|name| call.name() == *name);
+            if let (Some(function), [of, asked]) = (function, call.args.as_slice())
+                && let (Some(column), Some(text)) = (column(of), text(asked))
+            {
+                calls.push(Call { function, column: column.to_owned(), text: text.to_owned() });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns for each column of doubles and of whole numbers the range that it must be in, if `filters` bound it.
+pub(crate) fn all_numbers(filters: &[Expr], schema: &Schema) -> Vec<(String, RangeInclusive<f64>)> {
+    let of_column = |name: &str| {
+        let (mut from, mut to) = (f64::NEG_INFINITY, f64::INFINITY);
+        filters.iter().for_each(|filter| narrow_numbers(filter, name, &mut from, &mut to));
+        (name.to_owned(), from..=to)
+    };
+    let is_number = |of: &DataType| matches!(of, DataType::Float64 | DataType::Int64);
+    let columns = schema.fields().iter().filter(|field| is_number(field.data_type()));
+    let unbounded = f64::NEG_INFINITY..=f64::INFINITY;
+    columns.map(|field| of_column(field.name())).filter(|(_, range)| *range != unbounded).collect()
+}
+
+fn narrow_numbers(filter: &Expr, of: &str, from: &mut f64, to: &mut f64) {
+    let (left, op, right) = match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => (left, *op, right),
+        Expr::Between(Between { expr, negated: false, low, high }) if column(expr) == Some(of) => {
+            if let (Some(low), Some(high)) = (number(low), number(high)) {
+                (*from, *to) = (low.max(*from), high.min(*to));
+            }
+            return;
+        }
+        _ => return,
+    };
+    if op == Operator::And {
+        narrow_numbers(left, of, from, to);
+        narrow_numbers(right, of, from, to);
+        return;
+    }
+    let (name, at, op) = match (column(left), number(right), column(right), number(left)) {
+        (Some(name), Some(at), ..) => (name, at, op),
+        (_, _, Some(name), Some(at)) => (name, at, op.swap().unwrap_or(op)),
+        _ => return,
+    };
+    if name != of {
+        return;
+    }
+    match op {
+        Operator::Gt | Operator::GtEq => *from = at.max(*from),
+        Operator::Lt | Operator::LtEq => *to = at.min(*to),
+        Operator::Eq => (*from, *to) = (at.max(*from), at.min(*to)),
+        _ => {}
+    }
+}
+
+/// Returns a constant number; `None` for a NaN, with which SQL compares in its own way.
+fn number(expression: &Expr) -> Option<f64> {
+    let number = match literal(expression)? {
+        Literal::Number(number) => number,
+        Literal::Integer(number) => number as f64,
+        Literal::Text(_) | Literal::Boolean(_) => return None,
+    };
+    Some(number).filter(|number| !number.is_nan())
+}
+
 /// Returns the range that samples must be in.
 pub(crate) fn times(filters: &[Expr]) -> RangeInclusive<Timestamp> {
     times_of(filters, &["time", "timestamp"])
@@ -263,6 +344,7 @@ fn time(expression: &Expr) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::arrow::datatypes::Field;
     use datafusion::logical_expr::{col, lit};
 
     use super::*;
@@ -314,6 +396,40 @@ mod tests {
         all.sort_by(|a, b| a.0.cmp(&b.0));
         let status = ("status".to_owned(), vec![Literal::Integer(1)]);
         assert_eq!(all, [("class".to_owned(), both(&["a"]).expect("one")), status]);
+    }
+
+    #[test]
+    fn ranges_of_numbers_are_found_in_conditions() {
+        let schema = Schema::new(vec![
+            Field::new("bytes", DataType::Float64, true),
+            Field::new("nodes", DataType::Int64, true),
+            Field::new("name", DataType::Utf8, true),
+        ]);
+        for (filters, expected) in [
+            (vec![col("bytes").gt(lit(5.0)), lit(9_i64).gt_eq(col("bytes"))], "bytes 5..=9"),
+            (vec![col("nodes").eq(lit(2_i64)).and(col("name").eq(lit("a")))], "nodes 2..=2"),
+            (vec![col("bytes").between(lit(1.0), lit(3.0))], "bytes 1..=3"),
+            (vec![col("bytes").gt(lit(5.0)).or(col("nodes").eq(lit(2_i64)))], ""),
+            (vec![col("bytes").gt(lit(f64::NAN)), col("bytes").not_eq(lit(1.0))], ""),
+            (vec![col("bytes").lt(col("nodes"))], ""),
+        ] {
+            let found = all_numbers(&filters, &schema);
+            let found: Vec<String> =
+                found.iter().map(|(n, range)| format!("{n} {range:?}")).collect();
+            assert_eq!(found.join(", ").replace(".0", ""), expected, "{filters:?}");
+        }
+    }
+
+    #[test]
+    fn calls_are_found_in_conditions_that_must_hold() {
+        let functions: Vec<_> = crate::functions::has::all().collect();
+        let call =
+            |at: usize, column: &str, text: &str| functions[at].call(vec![col(column), lit(text)]);
+        let both = call(0, "tags", "a").and(call(1, "text", "grom*"));
+        let found = all_calls(&[both, call(0, "tags", "b"), call(0, "tags", "c").or(lit(true))]);
+        let found: Vec<String> =
+            found.iter().map(|c| format!("{} {} {}", c.function, c.column, c.text)).collect();
+        assert_eq!(found, ["has tags a", "has_words text grom*", "has tags b"]);
     }
 
     #[test]

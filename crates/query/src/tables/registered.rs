@@ -3,11 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
@@ -54,10 +57,20 @@ impl RegisteredTable {
             topics: pushdown::topic_filter(filters),
             times: pushdown::all_times(filters, &self.schema),
             equals: pushdown::all_equals(filters),
+            numbers: pushdown::all_numbers(filters, &self.schema),
+            calls: pushdown::all_calls(filters),
             // The conditions are applied after the scan, so a limit cannot be applied before.
             limit: limit.filter(|_| filters.is_empty()),
             context: None,
         })
+    }
+
+    /// Returns the order of the rows, if the column that they are sorted by is among the wanted ones.
+    fn order(&self, wanted: &SchemaRef) -> Option<LexOrdering> {
+        let by = self.table.latest_first()?;
+        let (at, _) = wanted.column_with_name(by)?;
+        let options = SortOptions { descending: true, nulls_first: false };
+        LexOrdering::new([PhysicalSortExpr::new(Arc::new(Column::new(by, at)), options)])
     }
 
     pub(crate) fn fingerprint(&self, scan: &Scan) -> Fingerprint {
@@ -87,7 +100,9 @@ impl RegisteredTable {
         let (schema, limit) = (scan.schema.clone(), scan.limit);
         let partition = TableScan { table: self.table.clone(), scan };
         let partitions: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(partition)];
-        Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?))
+        let order = self.order(&schema);
+        let scan = StreamingTableExec::try_new(schema, partitions, None, order, false, limit)?;
+        Ok(Arc::new(scan))
     }
 }
 

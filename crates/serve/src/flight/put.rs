@@ -115,7 +115,8 @@ pub(super) async fn put(
 ) -> Result<Acknowledgements, Status> {
     let share = streams.open(&caller)?;
     let late = |_| Status::deadline_exceeded("the stream has no first message");
-    let first = timeout(FIRST_TIMEOUT, data.peek()).await.map_err(late)?.cloned().transpose()?;
+    let first = timeout(FIRST_TIMEOUT, data.peek()).await.map_err(late)?.cloned().transpose();
+    let first = first.map_err(too_long)?;
     let descriptor = first.as_ref().and_then(|first| first.flight_descriptor.as_ref());
     if let Some(primary) = Primary::of(descriptor)? {
         return keep(place, caller, primary, data).await;
@@ -284,9 +285,18 @@ impl Put {
     }
 }
 
+/// Adds to the refusal of a long message what its producer can do.
+fn too_long(status: Status) -> Status {
+    let hint = "send records in batches of less than a megabyte";
+    match status.code() {
+        code @ Code::OutOfRange => status::with_hint(code, status.message(), Some(hint)),
+        _ => status,
+    }
+}
+
 fn refused(error: FlightError) -> Status {
     match error {
-        FlightError::Tonic(status) => *status,
+        FlightError::Tonic(status) => too_long(*status),
         other => Status::invalid_argument(format!("the records are not valid: {other}")),
     }
 }

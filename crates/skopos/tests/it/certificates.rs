@@ -9,7 +9,7 @@ use crate::flight::{free_port, python};
 use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
 
 /// The id of a user without rights.
-const NOBODY: &str = "65534";
+pub(crate) const NOBODY: &str = "65534";
 
 /// A hub with certificates and an agent, on the loopback.
 pub(crate) struct Site {
@@ -58,12 +58,12 @@ impl Site {
     }
 
     /// Joins as a node, in a runtime directory of its own.
-    fn join(&self, dir: &Path, node: &str, token: &str) -> Ran {
+    pub(crate) fn join(&self, dir: &Path, node: &str, token: &str) -> Ran {
         run(dir, &["join", &self.http, "--token", token, "--node", node])
     }
 
     /// Asks over HTTPS as another user of this machine.
-    fn curl(&self, words: &[&str]) -> String {
+    pub(crate) fn curl(&self, words: &[&str]) -> String {
         let authority = self.authority();
         // The other user cannot read this one's folder.
         let copy = std::env::temp_dir().join(format!("skopos-authority-{}.pem", self.child.id()));
@@ -79,6 +79,13 @@ impl Site {
             .expect("setpriv(1)");
         let _ = std::fs::remove_file(copy);
         String::from_utf8_lossy(&ran.stdout).into_owned()
+    }
+
+    /// Asks a statement over HTTPS as another user of this machine; the last line is the status.
+    pub(crate) fn sql(&self, words: &[&str], sql: &str) -> String {
+        let url = format!("https://{}/api/v1/sql", self.http);
+        let body = ["-H", "content-type: application/sql", "-d", sql, &url];
+        self.curl(&[words, &body].concat())
     }
 
     /// Returns the status of a request over HTTPS by another user, with this token if there is one.
@@ -100,7 +107,7 @@ impl Drop for Site {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         println!("skipped: only root can become another user");

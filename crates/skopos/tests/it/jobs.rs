@@ -231,3 +231,175 @@ fn tasks_that_end_while_the_hub_is_away_are_jobs_once_it_is_back() {
     let first = format!("{used} LIMIT 2");
     assert_eq!(rows(&server.up.run(&["sql", "--json", &first])), once, "reports are added once");
 }
+
+/// Returns the number of kilobytes behind a name in a file of procfs.
+fn kilobytes(file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(file).expect("procfs");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    line.split_whitespace().find_map(|word| word.parse().ok()).expect("a number")
+}
+
+/// A record of a gigabyte costs the hub no memory, and its producer learns why it was refused.
+#[tokio::test]
+async fn a_record_of_a_gigabyte_is_refused_and_the_hub_goes_on() {
+    // The client holds the record twice.
+    let available = kilobytes("/proc/meminfo", "MemAvailable:");
+    if available < 6 << 20 {
+        println!("skipped: the record needs 6 GB of memory, and {available} kB are available");
+        return;
+    }
+    let server = FlightServer::start();
+    let path = ["jobs", "p", "1"];
+    put(&server, &path, &[(0, "7", "start", Ok(START))]).await.expect("stored");
+    let status_file = format!("/proc/{}/status", server.up.child.id());
+    let before = kilobytes(&status_file, "VmHWM:");
+    let descriptor = FlightDescriptor::new_path(path.map(str::to_owned).to_vec());
+    let small = FlightDataEncoderBuilder::new()
+        .with_flight_descriptor(Some(descriptor))
+        .build(futures_util::stream::iter([Ok(batch(&[(1, "7", "spans", Ok("[]"))]))]));
+    let mut messages: Vec<_> = small.try_collect().await.expect("encoded");
+    let mut huge = messages.last().expect("a batch").clone();
+    huge.data_body = vec![0; 1 << 30].into();
+    messages.push(huge);
+    let mut client = server.client().await;
+    let answers = async {
+        client.do_put(futures_util::stream::iter(messages)).await?.into_inner().try_collect().await
+    };
+    let answers: Result<Vec<PutResult>, Status> = answers.await;
+    let refused = answers.expect_err("refused");
+    assert_eq!(refused.code(), tonic::Code::OutOfRange, "{refused:?}");
+    for word in ["1048576 bytes", "hint: send records in batches of less than a megabyte"] {
+        assert!(refused.message().contains(word), "{refused:?}");
+    }
+    let grown = kilobytes(&status_file, "VmHWM:") - before;
+    assert!(grown < 256 << 10, "the hub grew by {grown} kB");
+    // The records before it are there, and others are taken.
+    put(&server, &path, &[(2, "7", "end", Ok(r#"{"state":"completed"}"#))]).await.expect("stored");
+    let ended = "SELECT count(*) AS n FROM jobs WHERE job = '7' AND state = 'completed'";
+    eventually("the job has ended", || count(&server, ended) == 1);
+    let long = serde_json::to_string(&"x".repeat(900_000)).expect("a document");
+    put(&server, &path, &[(3, "7", "spans", Ok(&long))]).await.expect("stored");
+}
+
+/// Records of a job whose start is lost or late are kept and can be asked for; the start joins them.
+#[tokio::test]
+async fn an_orphan_is_kept_and_shown_as_one_until_its_start_arrives() {
+    let mut server = FlightServer::start();
+    let path = ["jobs", "agent", "1"];
+    let records = [
+        (0, "o/1", "metrics", Ok(METRICS)),
+        (1, "o/1", "sample", Err(vec![0.5, 1.0])),
+        (2, "o/1", "end", Ok(r#"{"state":"failed"}"#)),
+        (3, "o/2", "sample", Err(vec![0.5, 1.0])),
+    ];
+    put(&server, &path, &records).await.expect("stored");
+    let orphans = "SELECT count(*) AS n FROM jobs WHERE state = 'orphan'";
+    eventually("the orphans are listed", || count(&server, orphans) == 2);
+    // After a kill, and once one of them is sealed.
+    put(&server, &["jobs", "agent", "1", "lts"], &[(4, "o/1", "sample", Err(vec![0.5, 2.0]))])
+        .await
+        .expect("sealed");
+    server.restart();
+    eventually("the orphans are listed again", || count(&server, orphans) == 2);
+    let listed = server.up.run(&["jobs", "--plain", "--state", "orphan"]);
+    assert_eq!(listed.stdout.lines().count(), 2, "{listed:?}");
+    let shown = server.up.run(&["job", "show", "o/1", "--json"]);
+    assert!(shown.stdout.contains("\"orphan\""), "{shown:?}");
+    let samples = "SELECT count(*) AS n FROM job_samples WHERE job = 'o/1'";
+    assert_eq!(count(&server, samples), 4);
+
+    let starts = [(0, "o/1", "start", Ok(START)), (1, "o/2", "start", Ok(START))];
+    put(&server, &["jobs", "prolog", "1"], &starts).await.expect("stored");
+    eventually("the starts have joined their jobs", || count(&server, orphans) == 0);
+    let joined = "SELECT job, state, samples FROM jobs WHERE \"user\" = 'ann' ORDER BY job";
+    let joined = rows(&server.up.run(&["sql", "--json", joined]));
+    let expected = json!([
+        {"job": "o/1", "state": "failed", "samples": 2},
+        {"job": "o/2", "state": "running", "samples": 1}
+    ]);
+    assert_eq!(joined, expected);
+    // No producer says that a job is an orphan.
+    let odd = [(2, "o/2", "end", Ok(r#"{"state":"orphan"}"#))];
+    let answers = put(&server, &["jobs", "prolog", "1"], &odd).await.expect("answered");
+    let expected = json!([[2, "a job does not end in the state `orphan`"]]);
+    assert!(answers.iter().any(|answer| answer["refusals"] == expected), "{answers:?}");
+}
+
+/// The options of `skopos jobs` and the conditions of SQL, over a running and an ended job.
+#[tokio::test]
+async fn jobs_are_searched_by_node_tag_text_end_time_and_resources() {
+    let server = FlightServer::start();
+    let since = std::time::UNIX_EPOCH.elapsed().expect("a clock").as_secs();
+    let slow = format!(
+        r#"{{"user":"ann","nodes":["n01","n02"],"tags":["slow","it's"],"name":"Protein fold",
+            "command":["/opt/gromacs/mdrun"],"start_seconds":{}}}"#,
+        since - 7200
+    );
+    let quick = format!(r#"{{"user":"ann","nodes":["n03"],"start_seconds":{since}}}"#);
+    let end = r#"{"state":"timeout","exit_type":"limit","used":{"resident_bytes_max":2147483648.0,
+                  "cpu_seconds":60.0}}"#;
+    let records = [
+        (0, "slow", "start", Ok(&*slow)),
+        (1, "quick", "start", Ok(&*quick)),
+        (2, "slow", "end", Ok(end)),
+    ];
+    put(&server, &["jobs", "prolog", "1"], &records).await.expect("stored");
+    let ended = "SELECT count(*) AS n FROM jobs WHERE state = 'timeout'";
+    eventually("the job has ended", || count(&server, ended) == 1);
+    for (options, expected) in [
+        ("", "quick slow"),
+        ("--host n02", "slow"),
+        ("--host n2", ""),
+        ("--tag slow --tag it's", "slow"),
+        ("--tag slow --tag fast", ""),
+        ("--text gromacs", "slow"),
+        ("--text PROT*", "slow"),
+        ("--exit limit", "slow"),
+        ("--since 1h", "quick"),
+        ("--until 1h", "slow"),
+        ("--since 3h --until 1h", "slow"),
+        ("--used memory>1GiB", "slow"),
+        ("--used memory>2GiB", ""),
+        ("--used memory>=2GiB --used cpu<=1m", "slow"),
+        ("--sort memory", "slow quick"),
+        ("--sort memory --limit 1", "slow"),
+        ("--limit 1", "quick"),
+    ] {
+        let options: Vec<&str> = options.split_whitespace().collect();
+        let ran = server.up.run(&[&["jobs", "--plain"], &options[..]].concat());
+        let found: Vec<&str> =
+            ran.stdout.lines().filter_map(|line| line.split('\t').next()).collect();
+        assert_eq!(found.join(" "), expected, "{options:?}: {ran:?}");
+    }
+    let refused = server.up.run(&["jobs", "--used", "memry>1GiB"]);
+    assert!(refused.code == 2 && refused.stderr.contains("did you mean `memory`?"), "{refused:?}");
+}
+
+/// A list of names that changes in mid-job renames no earlier measurement, in SQL and in an export.
+#[tokio::test]
+async fn a_schema_that_changes_in_mid_job_is_exported_with_the_names_of_its_time() {
+    let server = FlightServer::start();
+    let path = ["jobs", "p", "1"];
+    let records = [
+        (0, "7", "start", Ok(START)),
+        (1, "7", "metrics", Ok(r#"{"schema":"node","names":["a","b"]}"#)),
+        (2, "7", "sample", Err(vec![1.0, 2.0])),
+        (3, "7", "metrics", Ok(r#"{"schema":"node","names":["b","c"]}"#)),
+        (4, "7", "sample", Err(vec![3.0, 4.0])),
+    ];
+    put(&server, &path, &records).await.expect("stored");
+    let expected = ["a,1.0", "b,2.0", "b,3.0", "c,4.0"];
+    let exported = || -> Vec<String> {
+        let ran = server.up.run(&["job", "export", "7", "--format", "csv"]);
+        let last_two = |line: &str| {
+            let columns: Vec<&str> = line.split(',').collect();
+            columns[columns.len() - 2..].join(",")
+        };
+        ran.stdout.lines().skip(1).map(last_two).collect()
+    };
+    eventually("the job is there", || !exported().is_empty());
+    assert_eq!(exported(), expected, "not sealed");
+    let end = [(5, "7", "end", Ok(r#"{"state":"completed"}"#))];
+    put(&server, &["jobs", "p", "1", "lts"], &end).await.expect("sealed");
+    assert_eq!(exported(), expected, "sealed");
+}

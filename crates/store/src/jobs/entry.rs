@@ -179,12 +179,12 @@ impl JobEntry {
         report.findings.iter().for_each(|finding| insert(&mut self.findings, &finding.what));
     }
 
-    /// Returns the state.
+    /// Returns the state. A job without a start is an orphan, also if its end is known.
     pub fn state(&self) -> JobState {
         match (&self.end, &self.start) {
-            (Some(end), _) => end.value.state,
+            (_, None) => JobState::Orphan,
+            (Some(end), Some(_)) => end.value.state,
             (None, Some(_)) => JobState::Running,
-            (None, None) => JobState::Unknown,
         }
     }
 
@@ -302,7 +302,15 @@ mod tests {
     fn a_job_without_start_is_an_orphan_until_it_arrives() {
         let sample = JobRecord::sample_content("node", &[1.0]);
         let mut orphan = entry(&[record(Kind::Sample, 30, &sample)]);
-        assert_eq!((orphan.state(), orphan.user()), (JobState::Unknown, None));
+        assert_eq!((orphan.state(), orphan.user()), (JobState::Orphan, None));
+        let mut ended = orphan.clone();
+        ended.add(&record(Kind::End, 40, br#"{"state":"failed"}"#));
+        assert_eq!(
+            (ended.state(), ended.ended()),
+            (JobState::Orphan, Some(Timestamp::from_nanos(40)))
+        );
+        ended.add(&record(Kind::Start, 50, br#"{"user":"ann"}"#));
+        assert_eq!(ended.state(), JobState::Failed);
         assert_eq!(orphan.started(), Some(Timestamp::from_nanos(30)));
         orphan.add(&record(Kind::Start, 50, br#"{"user":"ann"}"#));
         assert_eq!((orphan.state(), orphan.user()), (JobState::Running, Some("ann")));

@@ -12,7 +12,8 @@ const LOCK: i64 = 0x736b_6f70_6f73;
 /// The oldest version, which is the first with multiranges.
 const OLDEST: i64 = 140_000;
 
-const MIGRATIONS: &[&str] = &[r#"
+const MIGRATIONS: &[&str] = &[
+    r#"
     CREATE TABLE job (
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         site text COLLATE "C" NOT NULL,
@@ -49,7 +50,10 @@ const MIGRATIONS: &[&str] = &[r#"
     CREATE INDEX job_by_tag ON job USING gin (tags);
     CREATE INDEX job_by_word ON job USING gin (words);
     CREATE TABLE segment (name text COLLATE "C" PRIMARY KEY);
-"#];
+"#,
+    // Jobs without a start have a state of their own. No text of a document has these bytes: it would write the quotes as `\"`.
+    r#"UPDATE job SET state = 'orphan' WHERE content LIKE '%"start":null,%'"#,
+];
 
 /// Applies the missing migrations. Of several hubs that start at once, one does.
 pub(super) async fn prepare(connection: &mut Connection) -> Result<(), Error> {

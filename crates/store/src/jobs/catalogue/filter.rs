@@ -79,6 +79,10 @@ pub struct Filter {
     pub host: Option<String>,
     /// A range of time, both ends included, in which the job ran. A job without an end runs until it is known.
     pub ran: Option<(Timestamp, Timestamp)>,
+    /// A range of time, both ends included, in which the job began.
+    pub started: Option<(Timestamp, Timestamp)>,
+    /// A range of time, both ends included, in which the job ended. A job without an end is in no range.
+    pub ended: Option<(Timestamp, Timestamp)>,
     /// States of which the job has one; empty for any.
     pub states: Vec<JobState>,
     /// Kinds of ends of which the job has one; empty for any.
@@ -151,6 +155,8 @@ impl Filter {
             queue: None,
             host: None,
             ran: None,
+            started: None,
+            ended: None,
             states: Vec::new(),
             exit_types: Vec::new(),
             tags: BTreeSet::new(),

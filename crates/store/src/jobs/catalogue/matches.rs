@@ -1,8 +1,15 @@
 //! A filter on an entry in memory: for running jobs, and to check what databases answer.
 
+use skopos_model::Timestamp;
+
 use super::super::entry::JobEntry;
 use super::filter::{Amount, Filter};
 use super::words;
+
+/// Returns true if a time is known and in a range, or if there is no range.
+fn is_in(range: Option<(Timestamp, Timestamp)>, time: Option<Timestamp>) -> bool {
+    range.is_none_or(|(from, to)| time.is_some_and(|time| (from..=to).contains(&time)))
+}
 
 impl Filter {
     /// Returns true if an entry passes, as it does in every catalogue.
@@ -28,6 +35,8 @@ impl Filter {
                 entry.started().is_some_and(|started| started <= to)
                     && entry.ended().is_none_or(|ended| ended >= from)
             })
+            && is_in(self.started, entry.started())
+            && is_in(self.ended, entry.started().and(entry.ended()))
             && (self.states.is_empty() || self.states.contains(&entry.state()))
             && (self.exit_types.is_empty()
                 || entry.exit_type().is_some_and(|exit| self.exit_types.contains(&exit)))

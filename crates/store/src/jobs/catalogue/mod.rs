@@ -37,4 +37,4 @@ pub use row::{Columns, JobRow};
 pub use sqlite::SqliteCatalogue;
 pub use statement::{Dialect, Statement, Value};
 pub use stored::Stored;
-pub use words::{MAX_WORD_BYTES, MAX_WORDS, Word};
+pub use words::{MAX_WORD_BYTES, MAX_WORDS, Word, has_words, words_of};

@@ -4,7 +4,7 @@
 
 use super::filter::{Amount, Filter, FilterError, Visibility};
 use super::page::{Cursor, Key, PageRequest, Sort};
-use super::row::{COLUMNS, exit_name};
+use super::row::{COLUMNS, NEVER, NOT_ENDED, exit_name};
 use super::words::Word;
 
 /// A parameter.
@@ -160,9 +160,19 @@ impl Builder<'_> {
             self.conditions.push(format!("generation = {value}"));
         }
         if let Some((from, to)) = filter.ran {
-            let from = self.parameter(Value::Integer(from.as_nanos()));
+            // The least number means that the job never ran.
+            let from = self.parameter(Value::Integer(from.as_nanos().max(NEVER + 1)));
             let to = self.parameter(Value::Integer(to.as_nanos()));
             self.conditions.push(format!("started <= {to} AND ended >= {from}"));
+        }
+        for (column, range) in [("started", filter.started), ("ended", filter.ended)] {
+            if let Some((from, to)) = range {
+                // The least and the greatest number mean an unknown time.
+                let from = from.as_nanos().max(NEVER + 1);
+                let from = self.parameter(Value::Integer(from));
+                let to = self.parameter(Value::Integer(to.as_nanos().min(NOT_ENDED - 1)));
+                self.conditions.push(format!("{column} BETWEEN {from} AND {to}"));
+            }
         }
         self.one_of("state", filter.states.iter().map(|state| state.name()));
         self.one_of("exit", filter.exit_types.iter().map(|exit| exit_name(*exit)));

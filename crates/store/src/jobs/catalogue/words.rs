@@ -45,6 +45,11 @@ pub(super) fn of_entry(entry: &JobEntry) -> (BTreeSet<String>, u64) {
     (words, left_out)
 }
 
+/// Returns the words by which an entry is found.
+pub fn words_of(entry: &JobEntry) -> BTreeSet<String> {
+    of_entry(entry).0
+}
+
 /// Returns the words of a question.
 pub(super) fn of_question(text: &str) -> BTreeSet<Word> {
     let text = text.to_lowercase();
@@ -55,6 +60,13 @@ pub(super) fn of_question(text: &str) -> BTreeSet<Word> {
         words.into_iter().enumerate().map(move |(at, word)| (word, is_beginning(at)))
     });
     runs.map(|(word, is_beginning)| Word { text: word.to_owned(), is_beginning }).collect()
+}
+
+/// Returns true if a text has the words of a question, each of which is a word or, as `grom*`, the beginning of one. Case does
+/// not count.
+pub fn has_words(text: &str, question: &str) -> bool {
+    let text = text.to_lowercase();
+    are_among(&of_question(question), &split(&text).map(str::to_owned).collect())
 }
 
 /// Returns true if each word of a question is among those of an entry.

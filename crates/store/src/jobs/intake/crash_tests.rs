@@ -26,6 +26,9 @@ fn seeds() -> u64 {
     std::env::var("SKOPOS_CRASH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS)
 }
 
+/// The longest step of the clock: four days, in nanoseconds.
+const MOST_CLOCK_STEP: u64 = 4 * 86_400_000_000_000;
+
 /// A long-time storage that never fails.
 #[derive(Debug, Default)]
 struct Parts(RefCell<BTreeMap<JobId, Vec<JobPart>>>);
@@ -224,7 +227,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.random.below(40) {
+        match self.random.below(41) {
             0..20 => (0..self.random.below(30)).for_each(|_| self.push()),
             20..28 => {
                 let _ = self.intake().commit();
@@ -242,6 +245,7 @@ impl Run {
             }
             37 => self.disk.leave_space(1 << 40),
             38 => self.restart(),
+            39 => self.step_clock(),
             _ => {
                 self.note();
                 self.intake = None;
@@ -259,6 +263,13 @@ impl Run {
                 false => self.reopen(),
             }
         }
+    }
+
+    /// Sets the clock forward or back: by nanoseconds, or by days.
+    fn step_clock(&mut self) {
+        let most = if self.random.once_in(2) { 50 } else { MOST_CLOCK_STEP };
+        let by = self.random.below(most) as i64;
+        self.now += if self.random.once_in(2) { by } else { -by };
     }
 
     /// Opens the intake anew without another process.

@@ -54,13 +54,11 @@ impl Jobs {
             application: self.maybe(10, Self::word),
             queue: self.maybe(10, Self::word),
             host: self.maybe(5, Self::word),
-            ran: self.maybe(4, |jobs| {
-                let from = jobs.below(60) as i64;
-                let to = from + jobs.below(20) as i64;
-                (Timestamp::from_nanos(from), Timestamp::from_nanos(to))
-            }),
+            ran: self.maybe(4, Self::times),
+            started: self.maybe(6, Self::times),
+            ended: self.maybe(6, Self::times),
             states: match self.below(6) {
-                0 => vec![JobState::Running, JobState::Failed, JobState::Unknown],
+                0 => vec![JobState::Running, JobState::Failed, JobState::Orphan],
                 _ => Vec::new(),
             },
             exit_types: match self.below(8) {
@@ -81,6 +79,16 @@ impl Jobs {
                 .to_owned(),
                 _ => String::new(),
             },
+        }
+    }
+
+    fn times(&mut self) -> (Timestamp, Timestamp) {
+        let from = self.below(60) as i64;
+        let to = from + self.below(20) as i64;
+        match self.below(8) {
+            0 => (Timestamp::from_nanos(i64::MIN), Timestamp::from_nanos(to)),
+            1 => (Timestamp::from_nanos(from), Timestamp::from_nanos(i64::MAX)),
+            _ => (Timestamp::from_nanos(from), Timestamp::from_nanos(to)),
         }
     }
 

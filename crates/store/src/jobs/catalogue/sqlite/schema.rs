@@ -21,7 +21,11 @@ use crate::sqlite::{Format, Unusable};
 const FORMAT: Format =
     Format { application: 0x734b_6f4a, migrations: MIGRATIONS, synchronous: "FULL" };
 
-const MIGRATIONS: &[&str] = &[TABLES, MERGES];
+const MIGRATIONS: &[&str] = &[TABLES, MERGES, ORPHANS];
+
+/// Jobs without a start have a state of their own. No text of a document has these bytes: it would write the quotes as `\"`.
+const ORPHANS: &str = "UPDATE job SET state = 'orphan' WHERE number IN
+        (SELECT number FROM document WHERE content LIKE '%\"start\":null,%')";
 
 /// The full-text index merges eight lists at a time instead of four: a word is written again less often, and a question
 /// looks into a few more lists.
