@@ -43,9 +43,12 @@ enum Of {
     Time(fn(&JobRow) -> Option<Timestamp>),
 }
 
+/// The name of a column, its value, and its description.
+type OfEntry = (&'static str, fn(&JobEntry) -> String, &'static str);
+
 /// Columns after those of resources. The catalogue has them in an index and in the documents of entries, which are read only
 /// for statements that name such a column.
-const OF_ENTRIES: [(&str, fn(&JobEntry) -> String, &str); 3] = [
+const OF_ENTRIES: [OfEntry; 3] = [
     (
         "hosts",
         |entry| list(entry.nodes.iter().map(String::as_str)),
