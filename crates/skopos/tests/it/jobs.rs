@@ -290,13 +290,15 @@ async fn an_orphan_is_kept_and_shown_as_one_until_its_start_arrives() {
         (0, "o/1", "metrics", Ok(METRICS)),
         (1, "o/1", "sample", Err(vec![0.5, 1.0])),
         (2, "o/1", "end", Ok(r#"{"state":"failed"}"#)),
-        (3, "o/2", "sample", Err(vec![0.5, 1.0])),
     ];
     put(&server, &path, &records).await.expect("stored");
+    // Another producer: the level `lts` waits for all records of one, and this job is not sealed for an hour.
+    let running = [(0, "o/2", "sample", Err(vec![0.5, 1.0]))];
+    put(&server, &["jobs", "other", "1"], &running).await.expect("stored");
     let orphans = "SELECT count(*) AS n FROM jobs WHERE state = 'orphan'";
     eventually("the orphans are listed", || count(&server, orphans) == 2);
     // After a kill, and once one of them is sealed.
-    put(&server, &["jobs", "agent", "1", "lts"], &[(4, "o/1", "sample", Err(vec![0.5, 2.0]))])
+    put(&server, &["jobs", "agent", "1", "lts"], &[(3, "o/1", "sample", Err(vec![0.5, 2.0]))])
         .await
         .expect("sealed");
     server.restart();
