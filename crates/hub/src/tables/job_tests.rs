@@ -496,6 +496,26 @@ fn a_finding_about_a_metric_follows_it_to_another_place_in_its_schema() {
 }
 
 /// Conditions of SQL choose the jobs that the catalogue reads: the log of reads has their number.
+/// Conditions, the jobs that fulfil them, and the number of jobs that the catalogue returns for each, of `jobs` in all.
+fn searches(jobs: i64) -> Vec<(&'static str, &'static str, i64)> {
+    vec![
+        ("has(hosts, 'n7')", "j0007", 1),
+        ("has(tags, 'slow') AND has(tags, 'it''s \"odd\"')", "j0007", 1),
+        ("has_words(text, 'GROM* mdrun')", "j0007", 1),
+        ("exit = 'limit'", "j0007", 1),
+        ("exit IN ('limit', 'signal') AND generation = 0", "j0007", 1),
+        ("resident_bytes_max > 1e9", "j0007", 1),
+        ("cpu_seconds BETWEEN 1 AND 30", "j0007", 1),
+        ("requested_bytes >= 1024", "j0007", 1),
+        ("started_at > to_timestamp_seconds(2998) AND state = 'running'", "j2999", 2),
+        ("ended_at <= to_timestamp_seconds(10)", "j0007", 1),
+        ("state = 'orphan'", "lost", 1),
+        // A condition that the catalogue does not apply is applied by the engine.
+        ("has(tags, 'slow') OR state = 'orphan'", "j0007,lost", jobs + 1),
+        ("NOT has(tags, 'slow') AND ended_at IS NOT NULL", "", jobs + 1),
+    ]
+}
+
 #[test]
 fn conditions_of_a_search_reach_the_catalogue_and_an_order_by_the_start_reads_no_more_than_it_needs()
  {
@@ -539,23 +559,7 @@ fn conditions_of_a_search_reach_the_catalogue_and_an_order_by_the_start_reads_no
     let admin = |name: &str| {
         Caller::User(User { name: name.to_owned(), role: Role::Admin, ..User::default() })
     };
-    let questions = [
-        ("has(hosts, 'n7')", "j0007", 1),
-        ("has(tags, 'slow') AND has(tags, 'it''s \"odd\"')", "j0007", 1),
-        ("has_words(text, 'GROM* mdrun')", "j0007", 1),
-        ("exit = 'limit'", "j0007", 1),
-        ("exit IN ('limit', 'signal') AND generation = 0", "j0007", 1),
-        ("resident_bytes_max > 1e9", "j0007", 1),
-        ("cpu_seconds BETWEEN 1 AND 30", "j0007", 1),
-        ("requested_bytes >= 1024", "j0007", 1),
-        ("started_at > to_timestamp_seconds(2998) AND state = 'running'", "j2999", 2),
-        ("ended_at <= to_timestamp_seconds(10)", "j0007", 1),
-        ("state = 'orphan'", "lost", 1),
-        // A condition that the catalogue does not apply is applied by the engine.
-        ("has(tags, 'slow') OR state = 'orphan'", "j0007,lost", JOBS + 1),
-        ("NOT has(tags, 'slow') AND ended_at IS NOT NULL", "", JOBS + 1),
-    ];
-    for (at, (condition, expected, _)) in questions.iter().enumerate() {
+    for (at, (condition, expected, _)) in searches(JOBS).iter().enumerate() {
         let sql = format!("SELECT job FROM jobs WHERE {condition}");
         let found = rows_for(&engine, &admin(&format!("u{at}")), &sql);
         assert_eq!(found.expect("answered").join(","), *expected, "{condition}");
@@ -568,7 +572,7 @@ fn conditions_of_a_search_reach_the_catalogue_and_an_order_by_the_start_reads_no
         read.insert(entry.user.clone(), entry.jobs);
     })
     .expect("read");
-    for (at, (condition, _, jobs)) in questions.iter().enumerate() {
+    for (at, (condition, _, jobs)) in searches(JOBS).iter().enumerate() {
         assert_eq!(read.get(&format!("u{at}")).copied(), Some(*jobs as u64), "{condition}");
     }
     assert!(read["latest"] < JOBS as u64 / 2, "{} jobs were read for three", read["latest"]);

@@ -109,7 +109,7 @@ fn check(what: &str, readable: &str, answers: &BTreeMap<String, Json>) {
         for sql in OF_ONE_JOB {
             let (asked, missing) = (sql.replace("JOB", id), sql.replace("JOB", "x/9"));
             let (answer, nothing) = (&answers[&asked], &answers[&missing]);
-            let is_the_same = answer.to_string() == nothing.to_string().replace("x/9", id);
+            let is_the_same = *answer == nothing.to_string().replace("x/9", id);
             // A job that the caller may not read answers as one that does not exist.
             assert_eq!(is_the_same, !may_read, "{what}: {asked}: {answer} {nothing}");
         }
@@ -182,6 +182,26 @@ fn each_caller_reads_own_jobs_over_https_and_the_owner_at_the_socket() {
 }
 
 /// Each caller at the Flight listener, and a node that sends records: of itself, and with the name of another one.
+/// Holds the answers to one caller over Flight against the jobs that it may read.
+fn check_over_flight(caller: &str, answers: &BTreeMap<String, Json>) {
+    let of_token = CALLERS.iter().find(|it| it.0 == caller).and_then(|it| it.2);
+    let readable = if caller == "node" { Some("") } else { of_token };
+    let Some(readable) = readable else {
+        let is_refused = |text: &str| {
+            text.contains(if caller == "joins" { "may not" } else { "no valid token" })
+                || text.contains("bearer")
+                || text.contains("token")
+        };
+        let texts: std::collections::BTreeSet<String> =
+            answers.values().map(ToString::to_string).collect();
+        assert!(texts.len() == 1 && texts.iter().all(|t| is_refused(t)), "{caller}: {texts:?}");
+        return;
+    };
+    check(&format!("{caller} over Flight"), readable, answers);
+    let is_rows = answers[OF_ALL[6]].is_array();
+    assert_eq!(is_rows, caller == "ida", "{caller}");
+}
+
 #[test]
 fn each_caller_reads_own_jobs_over_flight_and_a_node_sends_records_of_itself_alone() {
     let Some(python) = python().filter(|_| is_root()) else {
@@ -224,24 +244,7 @@ fn each_caller_reads_own_jobs_over_flight_and_a_node_sends_records_of_itself_alo
             other => panic!("{other:?}"),
         }
     }
-    for (caller, answers) in &answers {
-        let of_token = CALLERS.iter().find(|it| it.0 == caller).and_then(|it| it.2);
-        let readable = if caller == "node" { Some("") } else { of_token };
-        let Some(readable) = readable else {
-            let is_refused = |text: &str| {
-                text.contains(if caller == "joins" { "may not" } else { "no valid token" })
-                    || text.contains("bearer")
-                    || text.contains("token")
-            };
-            let texts: std::collections::BTreeSet<String> =
-                answers.values().map(ToString::to_string).collect();
-            assert!(texts.len() == 1 && texts.iter().all(|t| is_refused(t)), "{caller}: {texts:?}");
-            continue;
-        };
-        check(&format!("{caller} over Flight"), readable, answers);
-        let is_rows = answers[OF_ALL[6]].is_array();
-        assert_eq!(is_rows, caller == "ida", "{caller}");
-    }
+    answers.iter().for_each(|(caller, answers)| check_over_flight(caller, answers));
     assert_eq!(answers.len(), CALLERS.len() + 3);
     let told = |what: &str| &sent.iter().find(|it| it.0 == what).expect("sent").1;
     assert_eq!(told("a job of this node"), "[]");
