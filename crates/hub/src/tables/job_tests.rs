@@ -13,20 +13,14 @@ use skopos_model::task::SUMMARY_VERSION;
 use skopos_query::{Engine, Registry, Source};
 
 use super::tests::{World, rows_for};
-use super::{InsightInfo, Stores, register};
+use super::{InsightInfo, register};
 use crate::jobs::{Jobs, JobsPlace};
 
 fn engine(place: &Arc<JobsPlace>) -> Engine {
     let source: Arc<dyn Source> = Arc::new(World::new(&[]));
     let mut registry = Registry::new(source.clone());
     let insight = |_: &_| InsightInfo { formula: None, reason: None };
-    register(
-        &mut registry,
-        &source,
-        Stores { archive: None, traces: None, jobs: place.clone() },
-        Box::new(insight),
-    )
-    .expect("registered");
+    register(&mut registry, &source, (None, place.clone()), Box::new(insight)).expect("registered");
     Engine::new(registry).expect("an engine")
 }
 
@@ -495,34 +489,8 @@ fn a_finding_about_a_metric_follows_it_to_another_place_in_its_schema() {
     assert_eq!(ask(verdict), ["leak found", "steady absent"]);
 }
 
-/// Conditions of SQL choose the jobs that the catalogue reads: the log of reads has their number.
-/// Conditions, the jobs that fulfil them, and the number of jobs that the catalogue returns for each, of `jobs` in all.
-fn searches(jobs: i64) -> Vec<(&'static str, &'static str, i64)> {
-    vec![
-        ("has(hosts, 'n7')", "j0007", 1),
-        ("has(tags, 'slow') AND has(tags, 'it''s \"odd\"')", "j0007", 1),
-        ("has_words(text, 'GROM* mdrun')", "j0007", 1),
-        ("exit = 'limit'", "j0007", 1),
-        ("exit IN ('limit', 'signal') AND generation = 0", "j0007", 1),
-        ("resident_bytes_max > 1e9", "j0007", 1),
-        ("cpu_seconds BETWEEN 1 AND 30", "j0007", 1),
-        ("requested_bytes >= 1024", "j0007", 1),
-        ("started_at > to_timestamp_seconds(2998) AND state = 'running'", "j2999", 2),
-        ("ended_at <= to_timestamp_seconds(10)", "j0007", 1),
-        ("state = 'orphan'", "lost", 1),
-        // A condition that the catalogue does not apply is applied by the engine.
-        ("has(tags, 'slow') OR state = 'orphan'", "j0007,lost", jobs + 1),
-        ("NOT has(tags, 'slow') AND ended_at IS NOT NULL", "", jobs + 1),
-    ]
-}
-
-#[test]
-fn conditions_of_a_search_reach_the_catalogue_and_an_order_by_the_start_reads_no_more_than_it_needs()
- {
-    const JOBS: i64 = 3000;
-    let folder = tempfile::tempdir().expect("a folder");
-    let place = place(folder.path());
-    let (jobs, engine) = (place.open().expect("opened"), engine(&place));
+/// Stores jobs of which one has tags, a command, and an end, and an orphan.
+fn store_many(jobs: &Jobs, count: i64) {
     let mut sequence = 0;
     let mut send = |job: &str, kind, content: &Json, seconds: i64| {
         sequence += 1;
@@ -532,7 +500,7 @@ fn conditions_of_a_search_reach_the_catalogue_and_an_order_by_the_start_reads_no
         let stored = jobs.store(&Caller::Owner, ("p", 1), |visit| visit(sequence, record));
         assert_eq!(stored.expect("stored").refused, 0);
     };
-    for number in 0..JOBS {
+    for number in 0..count {
         let mut start =
             json!({"user": "ann", "start_seconds": number, "nodes": [format!("n{number}")]});
         if number == 7 {
@@ -546,6 +514,16 @@ fn conditions_of_a_search_reach_the_catalogue_and_an_order_by_the_start_reads_no
                      "used": {"resident_bytes_max": 4e9, "cpu_seconds": 30.0}});
     send("j0007", Kind::End, &end, 10);
     send("lost", Kind::Loss, &json!({"why": "full", "records": 2}), 5000);
+}
+
+/// Conditions of SQL choose the jobs that the catalogue reads: the log of reads has their number.
+#[test]
+fn conditions_reach_the_catalogue_and_an_order_by_the_start_reads_few_jobs() {
+    const JOBS: i64 = 3000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = place(folder.path());
+    let (jobs, engine) = (place.open().expect("opened"), engine(&place));
+    store_many(&jobs, JOBS);
     let begun = std::time::Instant::now();
     let ask = |sql: &str| rows_for(&engine, &Caller::Owner, sql).unwrap_or_else(|e| panic!("{e}"));
     while ask("SELECT count(*) FROM jobs WHERE state IN ('running', 'failed', 'orphan')")
@@ -559,7 +537,23 @@ fn conditions_of_a_search_reach_the_catalogue_and_an_order_by_the_start_reads_no
     let admin = |name: &str| {
         Caller::User(User { name: name.to_owned(), role: Role::Admin, ..User::default() })
     };
-    for (at, (condition, expected, _)) in searches(JOBS).iter().enumerate() {
+    let questions = [
+        ("has(hosts, 'n7')", "j0007", 1),
+        ("has(tags, 'slow') AND has(tags, 'it''s \"odd\"')", "j0007", 1),
+        ("has_words(text, 'GROM* mdrun')", "j0007", 1),
+        ("exit = 'limit'", "j0007", 1),
+        ("exit IN ('limit', 'signal') AND generation = 0", "j0007", 1),
+        ("resident_bytes_max > 1e9", "j0007", 1),
+        ("cpu_seconds BETWEEN 1 AND 30", "j0007", 1),
+        ("requested_bytes >= 1024", "j0007", 1),
+        ("started_at > to_timestamp_seconds(2998) AND state = 'running'", "j2999", 2),
+        ("ended_at <= to_timestamp_seconds(10)", "j0007", 1),
+        ("state = 'orphan'", "lost", 1),
+        // A condition that the catalogue does not apply is applied by the engine.
+        ("has(tags, 'slow') OR state = 'orphan'", "j0007,lost", JOBS + 1),
+        ("NOT has(tags, 'slow') AND ended_at IS NOT NULL", "", JOBS + 1),
+    ];
+    for (at, (condition, expected, _)) in questions.iter().enumerate() {
         let sql = format!("SELECT job FROM jobs WHERE {condition}");
         let found = rows_for(&engine, &admin(&format!("u{at}")), &sql);
         assert_eq!(found.expect("answered").join(","), *expected, "{condition}");
@@ -572,7 +566,7 @@ fn conditions_of_a_search_reach_the_catalogue_and_an_order_by_the_start_reads_no
         read.insert(entry.user.clone(), entry.jobs);
     })
     .expect("read");
-    for (at, (condition, _, jobs)) in searches(JOBS).iter().enumerate() {
+    for (at, (condition, _, jobs)) in questions.iter().enumerate() {
         assert_eq!(read.get(&format!("u{at}")).copied(), Some(*jobs as u64), "{condition}");
     }
     assert!(read["latest"] < JOBS as u64 / 2, "{} jobs were read for three", read["latest"]);

@@ -42,7 +42,7 @@ pub(crate) struct JobsArgs {
     /// Only jobs that began within this time
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     since: Option<Duration>,
-    /// Only jobs that began before this time ago
+    /// Only jobs that began longer ago than this time
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     until: Option<Duration>,
     /// Only jobs that used as much of a resource: `memory>1GiB`, `cpu<=2h`; repeat it for several

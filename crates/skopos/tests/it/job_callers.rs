@@ -181,6 +181,22 @@ fn each_caller_reads_own_jobs_over_https_and_the_owner_at_the_socket() {
     assert_eq!(told.trim(), "000", "{told}");
 }
 
+/// Runs the script with a request, and returns its lines.
+fn ask_over_flight(python: &std::path::Path, args: &[&str; 3], request: &Json) -> String {
+    let mut child = Command::new(python)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(request.to_string().as_bytes()).expect("written");
+    drop(input);
+    let ran = child.wait_with_output().expect("it ran");
+    assert!(ran.status.success());
+    String::from_utf8_lossy(&ran.stdout).into_owned()
+}
+
 /// Each caller at the Flight listener, and a node that sends records: of itself, and with the name of another one.
 /// Holds the answers to one caller over Flight against the jobs that it may read.
 fn check_over_flight(caller: &str, answers: &BTreeMap<String, Json>) {
@@ -222,19 +238,9 @@ fn each_caller_reads_own_jobs_over_flight_and_a_node_sends_records_of_itself_alo
     });
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/job_callers.py");
     let uri = format!("grpc+tls://{}", site.flight);
-    let mut child = Command::new(python)
-        .args([script, &uri, NOBODY])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut input = child.stdin.take().expect("a pipe");
-    input.write_all(request.to_string().as_bytes()).expect("written");
-    drop(input);
-    let ran = child.wait_with_output().expect("it ran");
-    assert!(ran.status.success());
+    let lines = ask_over_flight(&python, &[script, &uri, NOBODY], &request);
     let (mut answers, mut sent) = (BTreeMap::<String, BTreeMap<String, Json>>::new(), Vec::new());
-    for line in String::from_utf8_lossy(&ran.stdout).lines() {
+    for line in lines.lines() {
         match serde_json::from_str::<Json>(line).expect("JSON").as_array().map(Vec::as_slice) {
             Some([Json::String(caller), Json::Number(at), answer]) => {
                 let sql = statements().swap_remove(at.as_u64().expect("a number") as usize);
