@@ -60,7 +60,8 @@ impl Listeners {
         let http = http::open(at, of_http, backend.clone(), counts("http"), runtime)?;
         let address = args.flight(config);
         let answering = (backend.engine.clone(), backend.jobs.clone());
-        let flight = flight::open(address, admittance, answering, counts("flight"), runtime)?;
+        let flight =
+            flight::open(address, admittance, answering, counts("flight"), (runtime, hub.dir()))?;
         if let Some(url) = flight.url() {
             // An address for all interfaces is not one to connect to.
             let local = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");

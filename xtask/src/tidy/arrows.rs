@@ -43,8 +43,8 @@ const HUB: &[&str] = &[
 
 /// The hub and the crates that it may use.
 const SERVE: &[&str] = &[
-    "model", "access", "shm", "eval", "score", "store", "wire", "query", "steer", "term", "agent",
-    "node", "hub",
+    "model", "access", "shm", "eval", "score", "rpc", "store", "wire", "query", "steer", "term",
+    "agent", "node", "hub",
 ];
 
 /// `ffi` is for programs of other languages; ours use the crates below it.

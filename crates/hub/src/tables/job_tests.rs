@@ -13,14 +13,15 @@ use skopos_model::task::SUMMARY_VERSION;
 use skopos_query::{Engine, Registry, Source};
 
 use super::tests::{World, rows_for};
-use super::{InsightInfo, register};
+use super::{InsightInfo, Stores, register};
 use crate::jobs::{Jobs, JobsPlace};
 
 fn engine(place: &Arc<JobsPlace>) -> Engine {
     let source: Arc<dyn Source> = Arc::new(World::new(&[]));
     let mut registry = Registry::new(source.clone());
     let insight = |_: &_| InsightInfo { formula: None, reason: None };
-    register(&mut registry, &source, (None, place.clone()), Box::new(insight)).expect("registered");
+    let stores = Stores { archive: None, traces: None, jobs: place.clone() };
+    register(&mut registry, &source, stores, Box::new(insight)).expect("registered");
     Engine::new(registry).expect("an engine")
 }
 

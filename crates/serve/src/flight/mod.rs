@@ -31,8 +31,10 @@ mod work;
 mod service;
 mod get_schema;
 mod guard;
+mod recording;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +52,7 @@ use tonic::transport::server::Connected;
 use self::download::Downloads;
 use self::get_schema::FullService;
 use self::guard::Guard;
+use self::recording::Recording;
 pub(crate) use self::replicate::ReplicaTask;
 use self::service::SqlService;
 use self::work::ForHubs;
@@ -60,6 +63,7 @@ use crate::listen::{
 use skopos_hub::config::FlightAddress;
 use skopos_hub::counts::Counts;
 use skopos_hub::jobs::JobsPlace;
+use skopos_rpc::host::tonic::ServerLayer;
 use skopos_term::Failure;
 
 /// Maximum number of connections. A driver's pool has several for each program.
@@ -96,7 +100,7 @@ pub(crate) fn open(
     admittance: Admittance,
     (engine, jobs): (Arc<Engine>, Arc<JobsPlace>),
     counts: Arc<Counts>,
-    runtime: &Runtime,
+    (runtime, dir): (&Runtime, &Path),
 ) -> Result<TcpEndpoint, Failure> {
     let protocol = Protocol {
         schemes: ["grpc", "grpc+tls"],
@@ -105,9 +109,9 @@ pub(crate) fn open(
         max_connections: MAX_CONNECTIONS,
         first_bytes: PREFACE_BYTES,
     };
-    let served = counts.clone();
+    let (served, dir) = (counts.clone(), dir.to_path_buf());
     TcpEndpoint::open(&protocol, address, &admittance.clone(), counts, runtime, |incoming| {
-        serve(incoming, admittance, (engine, jobs), served)
+        serve(incoming, admittance, (engine, jobs), (served, dir))
     })
 }
 
@@ -115,8 +119,9 @@ async fn serve(
     incoming: Incoming,
     admittance: Admittance,
     (engine, jobs): (Arc<Engine>, Arc<JobsPlace>),
-    counts: Arc<Counts>,
+    (counts, dir): (Arc<Counts>, PathBuf),
 ) {
+    let recording = Recording::start(&dir);
     let identity = admittance.pki.as_ref().map(|pki| pki.identity().clone());
     let downloads = Downloads::new((engine.clone(), jobs.clone()), counts.clone(), identity);
     // A hub that helps nobody has no such service, so that no certificate reads its jobs.
@@ -129,6 +134,7 @@ async fn serve(
     let service = FlightServiceServer::new(FullService::new(sql, downloads))
         .max_decoding_message_size(MAX_MESSAGE_BYTES);
     let router = Server::builder()
+        .layer(ServerLayer::with(recording.recorder()))
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(PING_AFTER))

@@ -2,9 +2,9 @@
 //! mixed load with injected faults, or on a recording of a real host.
 //!
 //! ```sh
-//! cargo run --release -p skopos-net --example anomaly_cost                      # the seed for tuning
-//! cargo run --release -p skopos-net --example anomaly_cost -- --seed 20261127   # the held-out seed
-//! cargo run --release -p skopos-net --example anomaly_cost -- --trace FILE      # a recording
+//! cargo run --release -p skopos-net --example anomaly_reports                      # the seed for tuning
+//! cargo run --release -p skopos-net --example anomaly_reports -- --seed 20261127   # the held-out seed
+//! cargo run --release -p skopos-net --example anomaly_reports -- --trace FILE      # a recording
 //! ```
 //!
 //! A recording has lines `seconds TAB topic TAB kind TAB unit TAB value`, as the example `micrometrics` of `skopos-sense`
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [] => simulated(TUNING_SEED),
         ["--seed", seed] => simulated(seed.parse()?),
         ["--trace", file] => trace::replay(file),
-        _ => Err("usage: anomaly_cost [--seed N | --trace FILE]".into()),
+        _ => Err("usage: anomaly_reports [--seed N | --trace FILE]".into()),
     }
 }
 
