@@ -259,7 +259,7 @@ fn each_caller_reads_own_jobs_over_flight_and_a_node_sends_records_of_itself_alo
         ("the start of a job of another node", "may not store records of jobs on n1"),
         ("a start that names another node as its node", "may not store records of jobs on n2"),
         ("a job that is known to run elsewhere", "may not store records of jobs on n1"),
-        ("a stranger", "Unauthenticated"),
+        ("a stranger", "unauthenticated"),
     ] {
         assert!(told(what).contains(expected), "{what}: {}", told(what));
     }
