@@ -218,15 +218,17 @@ fn a_deviation_too_small_for_any_decision_is_not_a_surprise() {
 /// The counters of the schema for which every increase is significant, without `_total`.
 const NEWS: &str = "
     cgroup: memory_oom_kills
+    int_node: lost drops
     mirror: lost_batches malformed_batches
     netdev: receive_errors receive_drops receive_fifo_errors transmit_errors transmit_drops
         transmit_carrier_errors
     nic: receive_length_errors receive_overruns receive_crc_errors receive_frame_errors
         transmit_aborted transmit_fifo_errors transmit_window_errors
+    path: lost
     peer: lost
     qdisc: drops
     responder: malformed
-    self: publish_errors counter_resets
+    self: publish_errors counter_resets trace_records_lost trace_failures
     self/history: lost errors
     self/jobs: dropped_reads
     self/live: snapshot_requests_dropped name_requests_dropped renewal_requests_dropped
@@ -241,6 +243,7 @@ const NEWS: &str = "
         listen_overflows listen_drops request_queue_drops fast_retransmits
         slow_start_retransmits syn_retransmits lost_retransmits backlog_drops
         receive_queue_drops aborts_on_memory aborts_on_timeout
+    telemetry: kernel_drops malformed
     udp: received_errors receive_buffer_errors send_buffer_errors checksum_errors memory_errors
     vmstat: oom_kills compaction_failures page_cache_drops
 ";

@@ -17,11 +17,15 @@ const FLIGHT: &str = "127.0.0.1:7471";
 
 /// Prefixes of the commands that are not run, each with the reason. The options of those that are verbs of
 /// `skopos` are checked all the same.
-const NOT_RUN: [(&str, &str); 18] = [
+const NOT_RUN: [(&str, &str); 22] = [
     ("make ", "it installs and builds"),
     ("pip ", "it downloads"),
     ("duckdb ", "it needs the program of DuckDB"),
     ("skopos-bench", "it is another program"),
+    ("cargo ", "it builds"),
+    ("skopos-dataservice", "it is another program"),
+    ("target/release/", "it is built from the repository"),
+    ("skopos trace", "it needs a service that records its calls; `trace` tests it"),
     ("python3 tests/abuse", "it is a program of the repository"),
     ("export ", "it changes the shell of the reader"),
     ("skopos up", "a node with a hub runs already"),

@@ -235,7 +235,8 @@ fn top_shows_insights_and_what_is_unusual() {
     std::fs::write(configuration.path(), text).expect("writable");
     let path = configuration.path().to_str().expect("UTF-8");
     let mut agent = Running::start(&["--config", path]);
-    let Some(screen) = Screen::open(agent.path(), (110, 40)) else { return };
+    // The list of insights is longer than that of most screens.
+    let Some(screen) = Screen::open(agent.path(), (110, 60)) else { return };
     screen.start_top("");
     screen.shows(&["findings 0 raised"]);
     // Only the agent knows the reason of an unknown value.
