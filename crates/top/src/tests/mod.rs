@@ -293,7 +293,7 @@ fn every_pane_shows_its_table() {
         &["topic value", "block/nvme0n1/busy_ratio 12.0 %", "4.8 MiB/s", "0.4s"],
         &["procs 0 processes", "No process was found in /proc"],
         &[
-            "0 known 0 unknown 16 without vertex",
+            "0 known 0 unknown 19 without vertex",
             "insight value",
             "msca unknown: waiting for the agent's answer",
         ],
@@ -623,7 +623,7 @@ fn insights_show_a_value_or_the_reason_by_name() {
     has(
         &shown,
         &[
-            "insights 3 known 2 unknown 14 without vertex 70 refused",
+            "insights 3 known 2 unknown 17 without vertex 70 refused",
             "insight of value age",
             "b a refused: no room",
             "device_health_ratio unknown: smartctl is not installed",
