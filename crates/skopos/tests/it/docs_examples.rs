@@ -17,7 +17,7 @@ const FLIGHT: &str = "127.0.0.1:7471";
 
 /// Prefixes of the commands that are not run, each with the reason. The options of those that are verbs of
 /// `skopos` are checked all the same.
-const NOT_RUN: [(&str, &str); 22] = [
+const NOT_RUN: [(&str, &str); 23] = [
     ("make ", "it installs and builds"),
     ("pip ", "it downloads"),
     ("duckdb ", "it needs the program of DuckDB"),
@@ -25,6 +25,7 @@ const NOT_RUN: [(&str, &str); 22] = [
     ("cargo ", "it builds"),
     ("skopos-dataservice", "it is another program"),
     ("target/release/", "it is built from the repository"),
+    ("echo go", "it pipes into another program"),
     ("skopos trace", "it needs a service that records its calls; `trace` tests it"),
     ("python3 tests/abuse", "it is a program of the repository"),
     ("export ", "it changes the shell of the reader"),
