@@ -5,8 +5,7 @@
 
 use std::fmt;
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::{Digest as _, Sha256};
+use ring::{digest, hmac};
 
 use crate::Error;
 
@@ -16,19 +15,16 @@ pub(super) const TAG_BYTES: usize = 16;
 /// The shortest secret: as many bits as a tag.
 const MIN_SECRET_BYTES: usize = 16;
 
-/// Length of a block of SHA-256 in bytes.
-const BLOCK_BYTES: usize = 64;
-
 /// Separates keys of nodes from other uses of the site's key.
 const LABEL: &[u8] = b"skopos anomaly report 1 node key";
 
 /// The key of a site, from which the keys of its nodes are derived.
 #[derive(Clone)]
-pub struct SiteKey(Hmac<Sha256>);
+pub struct SiteKey(hmac::Key);
 
 /// The key of one node.
 #[derive(Clone)]
-pub struct NodeKey(Hmac<Sha256>);
+pub struct NodeKey(hmac::Key);
 
 impl SiteKey {
     /// Makes a key of a secret.
@@ -55,10 +51,12 @@ impl SiteKey {
     }
 
     fn secret_of(&self, id: u64) -> [u8; 32] {
-        let mut mac = self.0.clone();
+        let mut mac = hmac::Context::with_key(&self.0);
         mac.update(LABEL);
         mac.update(&id.to_be_bytes());
-        mac.finalize().into_bytes().into()
+        let mut secret = [0; 32];
+        secret.copy_from_slice(mac.sign().as_ref());
+        secret
     }
 }
 
@@ -70,35 +68,26 @@ impl NodeKey {
 
     /// Returns the tag of `bytes`.
     pub(super) fn tag(&self, bytes: &[u8]) -> [u8; TAG_BYTES] {
-        let mut mac = self.0.clone();
-        mac.update(bytes);
-        let whole: [u8; 32] = mac.finalize().into_bytes().into();
         let mut tag = [0; TAG_BYTES];
-        tag.copy_from_slice(&whole[..TAG_BYTES]);
+        tag.copy_from_slice(&hmac::sign(&self.0, bytes).as_ref()[..TAG_BYTES]);
         tag
     }
 
     /// Returns true if `tag` is the tag of `bytes`. The comparison takes the same time for every wrong tag.
     pub(super) fn verifies(&self, bytes: &[u8], tag: &[u8]) -> bool {
-        let mut mac = self.0.clone();
-        mac.update(bytes);
-        tag.len() == TAG_BYTES && mac.verify_truncated_left(tag).is_ok()
+        let differ = self.tag(bytes).iter().zip(tag).fold(0, |all, (a, b)| all | (a ^ b));
+        tag.len() == TAG_BYTES && differ == 0
     }
 }
 
-fn keyed(secret: &[u8]) -> Hmac<Sha256> {
-    // RFC 2104: a key that is longer than a block is hashed, a shorter one is filled up with zeros.
-    let digest: [u8; 32] = Sha256::digest(secret).into();
-    let key = if secret.len() > BLOCK_BYTES { &digest[..] } else { secret };
-    let mut block = [0; BLOCK_BYTES];
-    block[..key.len()].copy_from_slice(key);
-    Hmac::new(&block.into())
+fn keyed(secret: &[u8]) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, secret)
 }
 
 /// Returns the id of a node: the first 8 bytes of the SHA-256 of its name.
 pub(super) fn node_id(name: &str) -> u64 {
-    let digest: [u8; 32] = Sha256::digest(name.as_bytes()).into();
-    digest.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
+    let digest = digest::digest(&digest::SHA256, name.as_bytes());
+    digest.as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
 }
 
 impl fmt::Debug for SiteKey {
