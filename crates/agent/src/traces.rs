@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use skopos_rpc::drain::{Drained, Segments};
+use skopos_rpc::file::TRACE_ENDING;
 use skopos_shm::records::record_segments;
 
 /// Time between two looks at the rings. A ring has room for 8,192 records of a thread, so a thread that records 16,000
@@ -131,7 +132,8 @@ fn start(
             }
             if prune_at <= Instant::now() {
                 prune_at = Instant::now() + PRUNE_EVERY;
-                let removed = prune(&folder, MAX_BYTES);
+                let open: Vec<PathBuf> = segments.open_files().map(Path::to_path_buf).collect();
+                let removed = prune(&folder, MAX_BYTES, &open);
                 counts.removed_bytes.fetch_add(removed, Ordering::Relaxed);
             }
             if ends || seen_at.elapsed() > LINGER {
@@ -155,14 +157,17 @@ fn count(counts: &TraceCounts, work: &Drained) {
     }
 }
 
-/// Removes the oldest traces until those that are left have at most `most` bytes. Returns the number of bytes removed.
-fn prune(folder: &Path, most: u64) -> u64 {
+/// Removes the oldest traces until those that are left have at most `most` bytes, except those in `open`, which are being
+/// written. Returns the number of bytes removed.
+fn prune(folder: &Path, most: u64, open: &[PathBuf]) -> u64 {
     let Ok(entries) = folder.read_dir() else { return 0 };
     let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
         .flatten()
         .filter_map(|entry| {
-            let about = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-            Some((about.modified().ok()?, about.len(), entry.path()))
+            let path = entry.path();
+            let is_trace = path.extension().is_some_and(|ending| ending == TRACE_ENDING);
+            let about = entry.metadata().ok().filter(|about| is_trace && about.is_file())?;
+            Some((about.modified().ok()?, about.len(), path))
         })
         .collect();
     files.sort();
@@ -171,6 +176,9 @@ fn prune(folder: &Path, most: u64) -> u64 {
     for (_, bytes, path) in files {
         if left <= most {
             break;
+        }
+        if open.contains(&path) {
+            continue;
         }
         if fs::remove_file(path).is_ok() {
             left -= bytes;
@@ -187,17 +195,19 @@ mod tests {
     #[test]
     fn the_oldest_traces_are_removed_first() {
         let dir = tempfile::tempdir().expect("a folder");
-        for (age, name) in [(30, "old"), (20, "older"), (10, "new")] {
+        std::fs::write(dir.path().join("notes.txt"), [0; 500]).expect("written");
+        for (age, name) in [(30, "a.sktrace"), (20, "b.sktrace"), (10, "c.sktrace")] {
             let path = dir.path().join(name);
             fs::write(&path, [0; 100]).expect("written");
             let file = fs::File::options().write(true).open(&path).expect("our own");
             file.set_modified(SystemTime::now() - Duration::from_secs(age)).expect("our own");
         }
-        assert_eq!(prune(dir.path(), 300), 0);
-        assert_eq!(prune(dir.path(), 150), 200);
-        let left: Vec<_> = dir.path().read_dir().expect("a folder").flatten().collect();
-        assert_eq!(left.len(), 1);
-        assert_eq!(left[0].file_name(), "new");
+        assert_eq!(prune(dir.path(), 300, &[]), 0);
+        assert_eq!(prune(dir.path(), 150, &[dir.path().join("b.sktrace")]), 200);
+        let left = dir.path().read_dir().expect("a folder").flatten();
+        let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["b.sktrace", "notes.txt"], "one that is being written, and no trace");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct Part {
 }
 
 /// Divides the traces in a folder into parts, with at most `most` bytes of files. Returns the parts, and the number of bytes
-/// that are left out: whole files, the last by name first.
+/// that are left out: whole files, those for which there is no room when it is their turn by name.
 ///
 /// # Errors
 /// The folder or a file cannot be read. A folder without traces has no parts.

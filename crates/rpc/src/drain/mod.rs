@@ -103,18 +103,18 @@ impl Drain {
         &self.reader
     }
 
-    /// Goes on behind the records that the process itself wrote before it died: those before `drained`, and those that
-    /// its last part has behind them.
+    /// Goes on behind the records that are written: those before `drained`, which the process itself wrote before it died,
+    /// and those of the last part in `folder`, which another drain may have written.
     pub(crate) fn resume(&mut self, folder: &Path) -> Result<(), Error> {
         let tails = tail_of(folder, &stem(&self.reader))?;
         for ring in 0..self.reader.rings() {
             let mut at = self.reader.drained(ring);
             self.buffer.clear();
             let waiting = self.reader.drain(ring, at, u64::MAX, &mut self.buffer);
-            if waiting.lost == 0
-                && let Some(tail) = tails.get(&ring)
-            {
-                at += overlap(tail, &self.buffer) as u64;
+            let written = tails.get(&ring).map_or(0, |tail| overlap(tail, &self.buffer));
+            if written > 0 {
+                // Records before these were overwritten, and are on disk.
+                at = waiting.first + written as u64;
             }
             self.set_next(ring, at);
         }
@@ -140,7 +140,8 @@ impl Drain {
             let copied = self.reader.drain(ring, from, u64::MAX, &mut self.buffer);
             if copied.next != from {
                 let records = copied.next - copied.first;
-                step.lost += copied.lost;
+                // A damaged head may say that any number was lost.
+                step.lost = step.lost.saturating_add(copied.lost);
                 match self.write(ring, copied.lost) {
                     Ok(()) => step.written += records,
                     Err(e) => {
@@ -191,10 +192,12 @@ impl Drain {
         let clock = self.reader.clock();
         if self.parts.needs_part() {
             let (process, _) = described(&self.reader);
-            self.parts.begin(&process)?;
-            self.process = process;
+            // A part stands alone, also if the end of `begin` fails.
             self.defined = 0;
             self.clock = None;
+            let begun = self.parts.begin(&process);
+            self.process = process;
+            begun?;
         }
         if let Some((ticks, unix_ns, ns_per_tick, error_ns)) = clock
             && self.clock != clock
@@ -214,16 +217,22 @@ impl Drain {
     pub(crate) fn count(&mut self) -> Result<(), Error> {
         let counters = self.counters();
         if counters != self.counters {
-            self.prepare()?;
+            self.prepare_first()?;
             self.parts.counters(&counters)?;
             self.counters = counters;
         }
         Ok(())
     }
 
+    /// Begins the first part, for what is not a record. Only records begin further parts: those delete old ones, which a step
+    /// counts.
+    fn prepare_first(&mut self) -> Result<(), Error> {
+        if self.parts.path().is_some() { Ok(()) } else { self.prepare() }
+    }
+
     /// Writes counters and the end.
     pub(crate) fn end(&mut self, end: End) -> Result<(), Error> {
-        self.prepare()?;
+        self.prepare_first()?;
         let counters = self.counters();
         self.parts.counters(&counters)?;
         self.parts.end(end)
@@ -253,14 +262,19 @@ pub(crate) fn counters_of(counter: impl Fn(Counter) -> u64, stage: u32) -> Count
     }
 }
 
-/// Returns the number of records at the beginning of `waiting` that are also at the end of `written`.
+/// Returns the number of records at the beginning of `waiting` up to the end of `written`, whose last records are among them.
 fn overlap(written: &[u8], waiting: &[u8]) -> usize {
     let (written, waiting) =
         (written.as_chunks::<RECORD_BYTES>().0, waiting.as_chunks::<RECORD_BYTES>().0);
-    let Some(first) = waiting.first() else { return 0 };
-    let starts = (0..written.len()).filter(|at| written[*at] == *first);
-    let is_overlap = |at: &usize| waiting.starts_with(&written[*at..]);
-    starts.into_iter().find(is_overlap).map_or(0, |at| written.len() - at)
+    let Some(last) = written.last() else { return 0 };
+    // The records that both have, if the last of `written` is at this place of `waiting`.
+    let shared = |at: usize| (at + 1).min(written.len());
+    let ends = (0..waiting.len()).filter(|at| {
+        waiting[*at] == *last
+            && waiting[at + 1 - shared(*at)..=*at] == written[written.len() - shared(*at)..]
+    });
+    // Records of samples can be alike, so the longest run counts.
+    ends.min_by_key(|at| (std::cmp::Reverse(shared(*at)), *at)).map_or(0, |at| at + 1)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl Segments {
     fn look(&mut self, path: &Path, work: &mut Drained) -> Result<(), Error> {
         let known = match self.known.remove(path) {
             Some(known) => known,
-            None => self.meet(RecordReader::open(path)?),
+            None => self.meet(RecordReader::open(path)?)?,
         };
         let reader = match &known {
             Known::Watched(reader) => reader,
@@ -111,12 +111,22 @@ impl Segments {
         Ok(())
     }
 
-    fn meet(&self, reader: RecordReader) -> Known {
+    /// Meets a segment: an earlier agent may have drained it, so the trace goes on behind what is written.
+    fn meet(&self, reader: RecordReader) -> Result<Known, Error> {
         if reader.drains_itself() {
-            Known::Watched(reader)
-        } else {
-            Known::Drained(Box::new(Drain::of(reader, &self.folder, self.limit)))
+            return Ok(Known::Watched(reader));
         }
+        let mut drain = Drain::of(reader, &self.folder, self.limit);
+        drain.resume(&self.folder)?;
+        Ok(Known::Drained(Box::new(drain)))
+    }
+
+    /// Returns the files that are being written.
+    pub fn open_files(&self) -> impl Iterator<Item = &Path> {
+        self.known.values().filter_map(|known| match known {
+            Known::Drained(drain) => drain.path(),
+            Known::Watched(_) => None,
+        })
     }
 
     /// Goes on with the trace of a process that drained itself and died.
@@ -133,7 +143,7 @@ impl Segments {
 fn step(drain: &mut Drain, work: &mut Drained) {
     let step = drain.step(|_, _| ());
     work.records += step.written;
-    work.lost += step.lost;
+    work.lost = work.lost.saturating_add(step.lost);
     work.deleted += step.deleted;
     work.failures.extend(step.failure);
 }

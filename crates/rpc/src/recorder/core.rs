@@ -118,6 +118,10 @@ impl Inner {
     }
 
     pub(crate) fn rpc(&self, name: &str) -> Rpc {
+        // Another thread of the parent may have held the lock at the fork.
+        if !self.segment.is_own() {
+            return Rpc::OTHER;
+        }
         let name = cut(name, MAX_NAME_BYTES);
         let mut names = unpoisoned(self.names.lock());
         if let Some(id) = names.rpcs.get(name) {
@@ -134,14 +138,20 @@ impl Inner {
     }
 
     pub(crate) fn peer(&self, name: &str) -> PeerId {
+        if !self.segment.is_own() {
+            return PeerId(0);
+        }
         let name = cut(name, MAX_NAME_BYTES);
         let mut names = unpoisoned(self.names.lock());
         if let Some(id) = names.peers.get(name) {
             return PeerId(*id);
         }
-        let id = names.peers.len() as u16 + 1;
-        let is_full = names.peers.len() >= MAX_PEERS;
-        if is_full || !self.define(&Definition::Peer(Peer { id, name: name.to_owned() })) {
+        let room = u16::try_from(names.peers.len() + 1).ok();
+        let Some(id) = room.filter(|id| usize::from(*id) <= MAX_PEERS) else {
+            self.count(Counter::PeersRefused);
+            return PeerId(0);
+        };
+        if !self.define(&Definition::Peer(Peer { id, name: name.to_owned() })) {
             self.count(Counter::PeersRefused);
             return PeerId(0);
         }

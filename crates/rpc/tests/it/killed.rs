@@ -125,6 +125,30 @@ fn an_agent_drains_processes_without_a_trace_and_recovers_them() {
     }
 }
 
+/// An agent that starts again once wrote all records of the rings a second time.
+#[test]
+fn an_agent_that_starts_again_writes_no_record_twice() {
+    let place = Place::new();
+    let recorder = Recorder::start(Options::new("kv").dir(place.run())).expect("started");
+    let put = recorder.rpc("put");
+    let (mut records, mut lost) = (0, 0);
+    for round in 1..=3 {
+        for _ in 0..100 * round {
+            recorder.origin(put, None).end(Status::Ok);
+        }
+        let work = Segments::new(vec![place.run()], place.traces(), LIMIT).poll();
+        assert!(work.failures.is_empty(), "{:?}", work.failures);
+        (records, lost) = (records + work.records, lost + work.lost);
+    }
+    recorder.close().expect("closed");
+    let trace = place.read();
+    let mut spans: Vec<_> = trace.spans.iter().map(|(span, _)| span.span).collect();
+    assert_eq!((spans.len(), lost), (600, 0), "{records} records were written");
+    spans.sort_unstable();
+    spans.dedup();
+    assert_eq!(spans.len(), 600);
+}
+
 #[test]
 fn a_closed_process_without_a_trace_leaves_its_records_to_the_agent() {
     let place = Place::new();

@@ -235,6 +235,8 @@ fn the_traces_of_a_task_are_kept_with_its_job() {
     let into = into.to_str().expect("UTF-8");
     let ran = up.run(&["run", "--name", "copy", "--trace", into, "--", "sh", "-c", &script]);
     assert_eq!(ran.code, 0, "{ran:?}");
+    let again = up.run(&["run", "--trace", into, "--", "true"]);
+    assert!(again.code == 2 && again.stderr.contains("has traces already"), "{again:?}");
     let rows = |sql: &str| {
         let ran = up.run(&["sql", "--json", sql]);
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -325,4 +327,24 @@ fn a_real_zipkin_reads_an_export_back() {
     let (outer, inner) = (of("SERVER", "store_get"), of("CLIENT", "disk_read"));
     assert_eq!(inner["parentId"], outer["id"], "{spans:#?}");
     drop(server);
+}
+
+#[test]
+fn statistics_of_margo_are_corrected() {
+    let traced = Traced::new();
+    let file = traced.folder("margo.n01.77.stats.json");
+    let text = r#"{"address": "na+sm://77-0", "hostname": "n01", "pid": 77, "rpcs": {"65535:65535:5:1": {
+        "rpc_id": 5, "provider_id": 1, "parent_rpc_id": 65535, "name": "put",
+        "target": {"received from na+sm://12-0": {"ult": {"duration":
+            {"num": 4, "min": 1.0, "max": 3.0, "avg": 2.0, "var": 2.0, "sum": 8.0}}}}}}}"#;
+    std::fs::write(&file, text).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let json = traced.run(&["trace", "import", file, "--json"]).json();
+    check("trace_import", &json);
+    let variance = json["operations"][0]["statistic"]["variance"].as_f64().expect("a number");
+    assert!((variance - 2.0 / 3.0).abs() < 1e-12, "{json}");
+    let people = traced.run(&["trace", "import", file]);
+    assert!(people.stdout.contains("put") && people.stdout.contains("2.0 s"), "{people:?}");
+    let wrong = traced.run(&["trace", "import", "/dev/null"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("stats.json"), "{wrong:?}");
 }

@@ -192,7 +192,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         join_ranks(folder, rank, &mut archive);
     }
     if let Some(delivery) = delivery {
-        delivery.end(summary, &outcome.series, args.trace.as_deref());
+        delivery.end(summary, &outcome.series, traces_of(args).as_deref());
     }
     let is_wanted = args.summary || std::io::stderr().is_terminal() && !args.quiet;
     match global.style() {
@@ -288,9 +288,23 @@ fn check(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the folder of traces, and returns the variable that names it.
+/// Returns the folder of the traces of this task: each rank of a parallel job has its own.
+fn traces_of(args: &RunArgs) -> Option<PathBuf> {
+    let folder = args.trace.clone()?;
+    Some(match skopos_task::rank() {
+        Some(rank) => folder.join(format!("rank-{}", rank.rank)),
+        None => folder,
+    })
+}
+
+/// Makes the folder of traces, and returns the variable that names it. A folder with traces of another task is refused:
+/// they would be kept with this job.
 fn environment(traces: Option<&Path>) -> Result<Vec<(OsString, OsString)>, Failure> {
     let Some(folder) = traces else { return Ok(Vec::new()) };
+    if skopos_rpc::folder::Folder::open(folder).is_ok() {
+        return Err(Failure::new(format!("--trace: {} has traces already", folder.display()))
+            .hint("name a new folder for each task"));
+    }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     let absolute = made.and_then(|()| std::path::absolute(folder)).map_err(|e| {
         Failure::new(format!("--trace: {}: the folder cannot be made", folder.display()))
@@ -317,7 +331,7 @@ fn order(args: &RunArgs) -> Result<Order, Failure> {
         interval: args.series,
         watch: args.watch.clone(),
         only: args.mechanisms.clone(),
-        environment: environment(args.trace.as_deref())?,
+        environment: environment(traces_of(args).as_deref())?,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -61,7 +62,10 @@ pub(super) fn run(
             stdout.flush()?;
         }
         Some(path) => {
-            let file = File::create(path).map_err(|e| {
+            // A trace has names of peers, and is private too.
+            let mut options = File::options();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let file = options.open(path).map_err(|e| {
                 Failure::new(format!("{}: cannot be written", path.display())).because(&e)
             })?;
             let mut file = BufWriter::new(file);

@@ -23,15 +23,21 @@ pub(super) fn callpath(names: &[String]) -> String {
     printable(&names.join(" → "))
 }
 
-/// Replaces control characters, which a process chose and a terminal would obey.
+/// Replaces control characters and those that change the direction of text or have no width: a process chose them, and a
+/// terminal would obey.
 pub(super) fn printable(text: &str) -> String {
-    match text.chars().any(char::is_control) {
-        true => text
-            .chars()
-            .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-            .collect(),
-        false => text.to_owned(),
+    let is_obeyed = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_obeyed(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
     }
+    shown
 }
 
 #[cfg(test)]
@@ -41,5 +47,6 @@ mod tests {
     #[test]
     fn names_cannot_steer_a_terminal() {
         assert_eq!(callpath(&["a".into(), "b\u{1b}[2J".into()]), "a → b\\u{1b}[2J");
+        assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
     }
 }

@@ -134,13 +134,13 @@ pub(crate) struct GateArgs {
     #[arg(value_name = "DIR")]
     second: PathBuf,
     /// Greatest rise of a mean that passes
-    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = rise)]
     mean: f64,
     /// Greatest rise of a 99th percentile that passes [default: no limit]
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = rise)]
     p99: Option<f64>,
     /// Greatest rise of the share of failed calls that passes
-    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = rise)]
     failed: f64,
     /// Fewest calls of a callpath in each run
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -158,14 +158,26 @@ impl GateArgs {
     }
 }
 
-/// Parses a share: `25%` or `0.25`.
-fn share(text: &str) -> Result<f64, String> {
+/// Parses `25%` or `0.25`.
+fn ratio(text: &str) -> Option<f64> {
     let (number, unit) = match text.strip_suffix('%') {
         Some(percents) => (percents, 100.0),
         None => (text, 1.0),
     };
-    let share = number.trim().parse::<f64>().map(|number| number / unit).ok();
-    share
+    number.trim().parse::<f64>().map(|number| number / unit).ok()
+}
+
+/// Parses the limit of a rise: `0%`, `25%`, `200%`.
+fn rise(text: &str) -> Result<f64, String> {
+    let is_rise = |rise: &f64| rise.is_finite() && *rise >= 0.0;
+    ratio(text)
+        .filter(is_rise)
+        .ok_or_else(|| "a rise is `25%` or `0.25`, and not negative".to_owned())
+}
+
+/// Parses a share: `25%` or `0.25`.
+fn share(text: &str) -> Result<f64, String> {
+    ratio(text)
         .filter(|share| *share > 0.0 && *share < 1.0)
         .ok_or_else(|| "a share lies between 0 and 100 %: `25%` or `0.25`".to_owned())
 }
@@ -201,7 +213,7 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<ExitCode, Failure
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{rise, share};
 
     #[test]
     fn shares() {
@@ -209,6 +221,10 @@ mod tests {
         assert_eq!(share("0.5"), Ok(0.5));
         for text in ["0", "100%", "-5%", "NaN", "x", ""] {
             assert!(share(text).is_err(), "{text}");
+        }
+        assert_eq!((rise("0%"), rise("200%")), (Ok(0.0), Ok(2.0)));
+        for text in ["-1%", "NaN", "inf", ""] {
+            assert!(rise(text).is_err(), "{text}");
         }
     }
 }

@@ -8,6 +8,8 @@ use skopos_rpc::analysis::trace::Trace;
 use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Out, state, tell};
 
+use super::lines::printable;
+
 /// Names the trace to read.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
@@ -51,7 +53,8 @@ pub(super) fn opened(folder: &Folder) -> Result<Trace<'_>, Failure> {
 
 /// Turns an error of the analysis into a failure. Its texts say what would be right.
 pub(super) fn failed(error: &Error) -> Failure {
-    let failure = Failure::new(error.to_string());
+    // It repeats names that a user or a service chose.
+    let failure = Failure::new(printable(&error.to_string()));
     match std::error::Error::source(error) {
         Some(cause) => failure.because(cause),
         None => failure,
