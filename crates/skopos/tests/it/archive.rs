@@ -211,7 +211,7 @@ fn an_automatic_limit_is_followed_by_a_second_attempt_that_says_so() {
         let args = [
             "run",
             "--limit",
-            "auto,wall=60s",
+            "auto,wall=10m",
             "--name",
             "mixed",
             "--report",

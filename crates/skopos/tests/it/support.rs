@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// The timeout of everything that a test waits for. It is generous, because machines are busy. It is
 /// not a goal for speed: those are in the benchmarks.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Creates a runtime directory, in memory where there is room, else in the temporary directory.
 pub(crate) fn runtime_dir() -> TempDir {

@@ -27,7 +27,10 @@ fn bytes_and_processes_of_a_script_are_exact() {
         let read = outcome.value("read_bytes") - idle.value("read_bytes");
         let written = outcome.value("written_bytes") - idle.value("written_bytes");
         assert_eq!((read, written), (20.0 * MIB, 20.0 * MIB), "level {level}");
-        assert_eq!(outcome.of("read_bytes", "completeness"), "all");
+        let reading = &outcome.summary["resources"]["read_bytes"];
+        // On a busy machine the monitor may be late for a process, and then says so.
+        let says_why = reading["missing"].as_array().is_some_and(|missing| !missing.is_empty());
+        assert!(reading["completeness"] == "all" || says_why, "level {level}: {reading}");
     }
     assert_eq!(idle.value("processes_total"), 8.0, "sh, dd, cat and five times true");
     assert_eq!(idle.value("processes_max"), 2.0);
