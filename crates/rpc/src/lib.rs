@@ -32,7 +32,7 @@
 //! ```
 //!
 //! Read in this order: [`record`], the 64 bytes; [`interval`], the parts of a call; [`callpath`], the hash; [`context`], the
-//! bytes on the wire; [`file`], the trace; [`pvar`], performance variables; [`drain`], from
+//! bytes on the wire; [`mod@file`], the trace; [`pvar`], performance variables; [`drain`], from
 //! memory to disk; [`recorder`], all of it together; `host`, RPC libraries, as features: `tonic`.
 
 #![forbid(unsafe_code)]
