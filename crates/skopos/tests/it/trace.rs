@@ -242,8 +242,12 @@ fn the_traces_of_a_task_are_kept_with_its_job() {
         assert_eq!(ran.code, 0, "{ran:?}");
         ran.json()["rows"].clone()
     };
-    let job = rows("SELECT job FROM jobs WHERE application = 'copy'")[0]["job"].clone();
-    let job = job.as_str().expect("a job").to_owned();
+    let mut job = String::new();
+    eventually("the job is found", || {
+        let found = rows("SELECT job FROM jobs WHERE application = 'copy'");
+        found[0]["job"].as_str().unwrap_or_default().clone_into(&mut job);
+        !job.is_empty()
+    });
     let sql = format!(
         "SELECT job, callpath, count(*) AS n FROM job_spans WHERE job = '{job}' AND side = 'target' \
          GROUP BY job, callpath ORDER BY callpath"
