@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,35 @@ impl Drop for Process {
 /// # Errors
 /// The program cannot be started, fails, or takes longer than `limit`, after which it is ended.
 pub(crate) fn finish(command: &mut Command, dir: &Path, limit: Duration) -> Result<String, String> {
+    let out = watched(command, dir, limit, |_| ())?;
+    fs::read_to_string(&out).map_err(|e| format!("{}: {e}", out.display()))
+}
+
+/// Runs `command` to its end and returns the most resident memory of its first process in bytes, as it was found every
+/// [`LOOK`]. The kernel keeps the maximum, so only what is reached after the last look is missed.
+///
+/// # Errors
+/// As [`finish`], and the program ends before the first look.
+pub(crate) fn peak_bytes(mut command: Command, dir: &Path, limit: Duration) -> Result<u64, String> {
+    let mut peak = 0;
+    watched(&mut command, dir, limit, |pid| peak = peak.max(peak_of(pid).unwrap_or(0)))?;
+    if peak > 0 { Ok(peak) } else { Err("it ended before it was looked at".to_owned()) }
+}
+
+/// Returns the most resident memory of a process so far.
+fn peak_of(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// Runs `command` to its end with a look at its process now and then, and returns the file of its output in `dir`.
+fn watched(
+    command: &mut Command,
+    dir: &Path,
+    limit: Duration,
+    mut look: impl FnMut(u32),
+) -> Result<PathBuf, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let broken = |e: io::Error| format!("{}: {e}", dir.display());
     let (out, err) = (dir.join("stdout"), dir.join("stderr"));
@@ -78,6 +107,7 @@ pub(crate) fn finish(command: &mut Command, dir: &Path, limit: Duration) -> Resu
     let mut process = Process::start(command).map_err(|e| not_started(&name, &e))?;
     let started = Instant::now();
     let status = loop {
+        look(process.pid());
         match process.inner().try_wait().map_err(|e| format!("{name}: {e}"))? {
             Some(status) => break status,
             None if started.elapsed() > limit => {
@@ -87,7 +117,7 @@ pub(crate) fn finish(command: &mut Command, dir: &Path, limit: Duration) -> Resu
         }
     };
     if status.success() {
-        return fs::read_to_string(&out).map_err(broken);
+        return Ok(out);
     }
     let said = fs::read_to_string(&err).unwrap_or_default();
     // The first line with words: the lines behind it are most often consequences.

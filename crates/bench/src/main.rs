@@ -35,6 +35,7 @@ mod estimate;
 mod findings;
 mod query;
 mod store;
+mod rpc;
 mod fill_history;
 
 use std::io::IsTerminal as _;
@@ -146,6 +147,8 @@ enum Name {
     Store,
     /// Findings on jobs with and without each fault: precision and recall
     Findings,
+    /// Traces of RPC services: cost beside OpenTelemetry and fastrace, the cases of SYMBIOSYS, analyses
+    Rpc,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -167,6 +170,7 @@ impl Name {
             Self::Query => "query",
             Self::Store => "store",
             Self::Findings => "findings",
+            Self::Rpc => "rpc",
             Self::Worker => "worker",
         }
     }
@@ -182,7 +186,7 @@ impl Name {
             | Self::Store => Some(plan.rounds),
             Self::Anatomy | Self::Intervals | Self::Estimate | Self::Findings => Some(1),
             // Rows differ: windows, pairs of runs, and rounds.
-            Self::Agent | Self::Task | Self::Cluster | Self::Worker => None,
+            Self::Agent | Self::Task | Self::Cluster | Self::Rpc | Self::Worker => None,
         }
     }
 }
@@ -205,6 +209,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Query => query::run(&plan)?,
         Name::Store => store::run(&plan)?,
         Name::Findings => findings::run(&plan)?,
+        Name::Rpc => rpc::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());

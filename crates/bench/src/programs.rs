@@ -20,6 +20,22 @@ pub(crate) fn agent() -> Result<PathBuf, Failure> {
     beside("skopos-agent")
 }
 
+/// Finds the data service, `skopos-dataservice`.
+///
+/// # Errors
+/// There is no such file beside this program.
+pub(crate) fn dataservice() -> Result<PathBuf, Failure> {
+    beside("skopos-dataservice")
+}
+
+/// Finds the program that records calls with Skopos and its peers, `skopos-peers-rpc`.
+///
+/// # Errors
+/// There is no such file beside this program.
+pub(crate) fn recorders() -> Result<PathBuf, Failure> {
+    beside("skopos-peers-rpc")
+}
+
 fn beside(name: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe()
         .map_err(|e| Failure::new("the path of this program is unknown").because(&e))?;

@@ -38,7 +38,7 @@ pub(crate) struct Row {
     value: Figure,
     peers: BTreeMap<&'static str, Figure>,
     ratio: Option<f64>,
-    goal: Option<Goal>,
+    goal: Option<String>,
     met: Option<bool>,
     /// The results of each round, where `value` is their median.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -122,7 +122,21 @@ impl Row {
             Figure::Known(number) => Some(goal.met(number)),
             Figure::Unknown(_) => None,
         };
-        self.goal = Some(goal);
+        self.goal = Some(goal.to_string());
+        self
+    }
+
+    /// Adds a goal that another program judged; `None` where it could not.
+    #[must_use]
+    pub(crate) fn judged_goal(mut self, goal: String, is_met: Option<bool>) -> Self {
+        (self.goal, self.met) = (Some(goal), is_met);
+        self
+    }
+
+    /// Adds a number that is no peer's: a bound, a prediction, or the number of another machine. It has no ratio.
+    #[must_use]
+    pub(crate) fn beside(mut self, name: &'static str, figure: Figure) -> Self {
+        self.peers.insert(name, figure.short());
         self
     }
 
@@ -177,12 +191,6 @@ impl fmt::Display for Goal {
             Self::AtMost(most) => write!(f, "≤ {most}"),
             Self::AtLeast(least) => write!(f, "≥ {least}"),
         }
-    }
-}
-
-impl Serialize for Goal {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 
@@ -295,7 +303,7 @@ impl Report {
             line.extend(peers.iter().map(cell));
             line.push(row.unit.to_owned());
             line.push(row.ratio.map_or_else(String::new, |r| format!("{}x", figure(r))));
-            line.push(row.goal.map_or_else(String::new, |goal| goal.to_string()));
+            line.push(row.goal.clone().unwrap_or_default());
             line.push(match row.met {
                 Some(true) => "yes".to_owned(),
                 Some(false) => "NO".to_owned(),

@@ -15,6 +15,10 @@ use crate::jobs::{Jobs, JobsPlace, Question};
 /// The most jobs of one statement: the traces of a job are held in memory, 32 MiB each.
 const MAX_JOBS: usize = 8;
 
+/// The most bytes of stored documents that are joined to the traces of one job: `skopos run` stores 32 MiB of files, which
+/// are 43 MiB as base64. Another producer may have stored more.
+const MAX_JOB_BYTES: usize = 64 << 20;
+
 /// The table `job_spans`.
 #[derive(Debug)]
 pub(super) struct JobSpans {
@@ -28,6 +32,10 @@ impl JobSpans {
         let mut all = vec![
             Column::text("job", "Id that the batch system gave the job"),
             Column::integer("generation", "Number of the job's run, from 0 on"),
+            Column::integer(
+                "missing_parts",
+                "Parts and files of the job's traces that are damaged, missing or beyond 64 MiB; 0 if it is whole",
+            ),
         ];
         all.extend(columns());
         Self { place, columns: all }
@@ -84,13 +92,20 @@ impl Table for JobSpans {
 
 /// Returns the calls of one run of a job.
 fn of_job(jobs: &Jobs, scan: &Scan, id: JobId) -> Result<super::spans::Batches, BoxError> {
-    let mut documents = Vec::new();
+    let (mut documents, mut bytes, mut left_out) = (Vec::new(), 0, 0);
     for piece in jobs.pieces(scan.caller(), &id)? {
         let records = jobs.read(&id, piece)?;
         let spans = records.iter().filter_map(StoredRecord::get).filter(|r| r.kind == Kind::Spans);
-        documents.extend(spans.map(|record| record.content.to_vec()));
+        for record in spans {
+            bytes += record.content.len();
+            match bytes <= MAX_JOB_BYTES {
+                true => documents.push(record.content.to_vec()),
+                false => left_out += 1,
+            }
+        }
     }
     // A document of another producer has another form, and is left to its readers.
-    let (files, _) = join(documents.iter().map(Vec::as_slice));
-    batches(files, scan.clone(), Some(id))
+    let (files, damaged) = join(documents.iter().map(Vec::as_slice));
+    let missing = i64::try_from(damaged.saturating_add(left_out)).unwrap_or(i64::MAX);
+    batches(files, scan.clone(), Some((id, missing)))
 }

@@ -11,6 +11,7 @@ use skopos_model::Timestamp;
 use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_model::task::SUMMARY_VERSION;
 use skopos_query::{Engine, Registry, Source};
+use skopos_rpc::analysis::loader::Loader as _;
 
 use super::tests::{World, rows_for};
 use super::{InsightInfo, Stores, register};
@@ -191,6 +192,38 @@ fn tags_are_those_of_callers_that_may_store_records_of_the_job() {
         }
     }
     assert!(allowed > 20 && denied > 20, "{allowed} {denied}");
+}
+
+/// Each row of a job says how many parts of its traces are missing.
+#[test]
+fn calls_of_a_job_say_how_many_parts_of_its_traces_are_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let traces = tempfile::tempdir().expect("a folder");
+    let service = skopos_rpc::synthetic::Service { requests: 5, ..Default::default() };
+    let trace = service.trace();
+    for (name, bytes) in trace.names().iter().zip(trace.files()) {
+        std::fs::write(traces.path().join(name), bytes).expect("written");
+    }
+    let (parts, _) = skopos_rpc::parts::parts(traces.path(), u64::MAX).expect("readable");
+    let (place, jobs) = with_jobs(folder.path());
+    let store_part = |job: &str, at: i64, content: &[u8]| {
+        store(&jobs, &Caller::Owner, (job, Kind::Spans), content, at).expect("stored");
+    };
+    for (at, part) in (1000..).zip(&parts) {
+        let content = serde_json::to_vec(part).expect("JSON");
+        store_part("4", at, &content);
+        store_part("5", 100 + at, &content);
+    }
+    store_part("5", 1200, b"{\"spans\": []}");
+    let sql = "SELECT DISTINCT job, missing_parts FROM job_spans WHERE job IN ('4', '5')";
+    let engine = engine(&place);
+    let begun = std::time::Instant::now();
+    let mut found = Vec::new();
+    // Records can be read a moment after they are stored.
+    while found != ["4 | 0", "5 | 1"] {
+        assert!(begun.elapsed().as_secs() < 60, "gave up: {found:?}");
+        found = rows_for(&engine, &Caller::Owner, sql).expect("an answer");
+    }
 }
 
 fn report(wall: f64, bytes: f64, at: f64) -> Json {

@@ -89,21 +89,22 @@ impl Table for Spans {
     }
 }
 
-/// Returns the sides of calls in `files`, read by a thread; those of a job with its id before the other columns.
+/// Returns the sides of calls in `files`, read by a thread. The rows of a job begin with its id, and with the number of parts
+/// that its traces lack.
 ///
 /// # Errors
 /// No thread can be started.
 pub(super) fn batches(
     files: impl Loader + Send + 'static,
     scan: Scan,
-    job: Option<JobId>,
+    job: Option<(JobId, i64)>,
 ) -> Result<Batches, BoxError> {
     let (files, is_stopped) = Stoppable::new(files);
     let (sender, batches) = sync_channel(WAITING);
     let stop = is_stopped.clone();
     let read = move || {
         if let Err(e) = send((&files, job.as_ref()), &scan, &sender, &stop) {
-            // Without a receiver nobody wants the error.
+            // A receiver that is gone needs no error.
             let _ = sender.send(Err(e));
         }
     };
@@ -135,14 +136,14 @@ impl Drop for Batches {
 
 /// Reads the files and sends their rows.
 fn send(
-    (files, job): (&Stoppable, Option<&JobId>),
+    (files, job): (&Stoppable, Option<&(JobId, i64)>),
     scan: &Scan,
     sender: &SyncSender<Batch>,
     stop: &AtomicBool,
 ) -> Result<(), BoxError> {
     let trace = match Trace::open(files) {
         Ok(trace) => trace,
-        // Nobody listens any more, or no file is whole yet.
+        // The statement ended, or no file is whole yet.
         Err(skopos_rpc::Error::Input { .. }) => return Ok(()),
         Err(e) => return Err(e.into()),
     };
@@ -183,7 +184,7 @@ struct Sending<'s> {
     /// Rows that the statement still wants.
     left: usize,
     rows: Columns,
-    job: Option<&'s JobId>,
+    job: Option<&'s (JobId, i64)>,
     scan: &'s Scan,
     sender: &'s SyncSender<Batch>,
     stop: &'s AtomicBool,
@@ -257,11 +258,11 @@ impl Visit for Sending<'_> {
     }
 }
 
-/// Returns the columns of a job: its id and run, in each row.
-fn of_job(job: &JobId, rows: usize) -> Vec<ArrayRef> {
+/// Returns the columns of a job: its id, its run and the parts that its traces lack, in each row.
+fn of_job((job, missing): &(JobId, i64), rows: usize) -> Vec<ArrayRef> {
     let ids = StringArray::from_iter_values(std::iter::repeat_n(job.job(), rows));
     let runs = Int64Array::from_value(job.generation().into(), rows);
-    vec![Arc::new(ids), Arc::new(runs)]
+    vec![Arc::new(ids), Arc::new(runs), Arc::new(Int64Array::from_value(*missing, rows))]
 }
 
 /// Builders of the columns.

@@ -249,12 +249,13 @@ fn the_traces_of_a_task_are_kept_with_its_job() {
         !job.is_empty()
     });
     let sql = format!(
-        "SELECT job, callpath, count(*) AS n FROM job_spans WHERE job = '{job}' AND side = 'target' \
+        "SELECT job, callpath, max(missing_parts) AS missing, count(*) AS n FROM job_spans WHERE job = '{job}' AND side = 'target' \
          GROUP BY job, callpath ORDER BY callpath"
     );
     let found = rows(&sql);
     assert_eq!(found[1]["callpath"], "store_get → disk_read", "{found}");
     assert_eq!((&found[0]["n"], &found[0]["job"]), (&REQUESTS.into(), &job.into()));
+    assert_eq!(found[0]["missing"], 0, "{found}");
     let all = up.run(&["sql", "SELECT count(*) FROM job_spans"]);
     assert!(all.code != 0 && all.stderr.contains("must name its jobs"), "{all:?}");
     assert_eq!(rows("SELECT count(*) AS n FROM spans")[0]["n"], 0, "they are not of the agent");

@@ -57,7 +57,7 @@ fn human(found: &Comparison, out: &mut Out) -> Result<(), Failure> {
         let (first, second) = (text(first), text(second));
         out.line(format!("{}: {} = {first} | {second}", printable(process), printable(key)))?;
     }
-    let head = ["mean", "then", "change (95 %)", "p99", "then", "chance?", "callpath"];
+    let head = ["mean 1", "mean 2", "change (95 %)", "p99 1", "p99 2", "chance?", "callpath"];
     let rows = found.paths.iter().take(MAX_PATHS).map(row);
     let rows: Vec<Vec<String>> =
         [head.map(str::to_owned).to_vec()].into_iter().chain(rows).collect();

@@ -17,7 +17,7 @@ use skopos_rpc::export::otlp::{otlp_json, otlp_protobuf};
 use skopos_rpc::export::perfetto::perfetto;
 use skopos_rpc::export::zipkin::zipkin;
 use skopos_rpc::folder::Folder;
-use skopos_term::{Failure, Global, Out, tell};
+use skopos_term::{Failure, Global, Out, Style, tell};
 
 use super::place::{failed, opened};
 
@@ -44,6 +44,7 @@ pub(super) fn run(
     form: Form,
     out: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
+    refuse_json(global)?;
     let trace = opened(folder)?;
     let write = |sink: &mut dyn Write| match form {
         Form::Zipkin => zipkin(&trace, sink),
@@ -77,6 +78,15 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
+/// An export has a format of its own.
+fn refuse_json(global: &Global) -> Result<(), Failure> {
+    match global.style() {
+        Style::Json => Err(Failure::new("an export has no form for `--json`")
+            .hint("`--format otlp`, `zipkin` and `perfetto` are JSON")),
+        Style::Plain | Style::Human => Ok(()),
+    }
+}
+
 /// A reader that closes the pipe early is not a failure.
 fn broken(error: &Error) -> Failure {
     match error {
@@ -88,14 +98,16 @@ fn broken(error: &Error) -> Failure {
 }
 
 /// Sends a trace to a collector of OpenTelemetry by HTTP.
-pub(super) fn send(folder: &Folder, url: &str) -> Result<ExitCode, Failure> {
+pub(super) fn send(global: &Global, folder: &Folder, url: &str) -> Result<ExitCode, Failure> {
+    refuse_json(global)?;
     let trace = opened(folder)?;
     let address = match url.trim_end_matches('/') {
         whole if whole.ends_with("/v1/traces") => whole.to_owned(),
         base => format!("{base}/v1/traces"),
     };
     let exported = send_to(&trace, &address).map_err(|e| {
-        failed(&e).hint("a collector takes OTLP by HTTP, usually at http://127.0.0.1:4318")
+        let failure = Failure::new(format!("{address}: the trace cannot be sent")).because(&e);
+        failure.hint("a collector takes OTLP by HTTP, usually at http://127.0.0.1:4318")
     })?;
     tell(format!("{address}: {} spans, {} bytes", exported.spans, exported.bytes));
     Ok(ExitCode::SUCCESS)

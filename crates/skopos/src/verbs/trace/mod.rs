@@ -26,6 +26,9 @@ use self::export::Form;
 use self::place::Place;
 use self::requests::RequestsArgs;
 
+/// The most steps of `skopos trace system`: a pixel each on a wide screen.
+const MAX_POINTS: i64 = skopos_rpc::analysis::system::MAX_POINTS as i64;
+
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
@@ -40,8 +43,8 @@ pub(crate) enum TraceVerb {
     #[command(before_help = "Example: skopos trace profile --top 5")]
     Profile {
         /// Most callpaths
-        #[arg(long, value_name = "N", default_value_t = 10)]
-        top: usize,
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+        top: u32,
         /// Only callpaths whose text contains this
         #[arg(long, value_name = "TEXT")]
         callpath: Option<String>,
@@ -107,7 +110,7 @@ pub(crate) enum TraceVerb {
         #[arg(long, short, value_name = "DIR")]
         out: PathBuf,
         /// Time to collect
-        #[arg(long = "for", value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+        #[arg(long = "for", value_name = "DURATION", default_value = "10s", value_parser = collecting)]
         time: Duration,
     },
     /// Read the statistics of Margo's own monitor, with its faults corrected
@@ -120,8 +123,8 @@ pub(crate) enum TraceVerb {
     #[command(before_help = "Example: skopos trace system")]
     System {
         /// Number of steps in time
-        #[arg(long, value_name = "N", default_value_t = 40)]
-        points: usize,
+        #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=MAX_POINTS))]
+        points: u16,
     },
 }
 
@@ -158,6 +161,15 @@ impl GateArgs {
     }
 }
 
+/// Parses the time of `skopos trace collect`.
+fn collecting(text: &str) -> Result<Duration, String> {
+    let time = duration::parse(text).map_err(|e| e.to_string())?;
+    match time <= collect::LONGEST {
+        true => Ok(time),
+        false => Err("at most 7d: an agent collects for longer (`skopos agent`)".to_owned()),
+    }
+}
+
 /// Parses `25%` or `0.25`.
 fn ratio(text: &str) -> Option<f64> {
     let (number, unit) = match text.strip_suffix('%') {
@@ -186,7 +198,7 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<ExitCode, Failure
     let open = || args.place.open();
     match &args.verb {
         TraceVerb::Profile { top, callpath } => {
-            profile::run(global, &open()?, *top, callpath.as_deref())
+            profile::run(global, &open()?, *top as usize, callpath.as_deref())
         }
         TraceVerb::Requests(args) => requests::run(global, &open()?, args),
         TraceVerb::Show { id } => show::run(global, &open()?, id),
@@ -196,13 +208,13 @@ pub(crate) fn run(global: &Global, args: &TraceArgs) -> Result<ExitCode, Failure
         TraceVerb::CriticalPath { id: None, faster, root } => {
             critical::run(global, &open()?, *faster, root.clone())
         }
-        TraceVerb::System { points } => system::run(global, &open()?, *points),
+        TraceVerb::System { points } => system::run(global, &open()?, usize::from(*points)),
         TraceVerb::Findings { all } => findings::run(global, &open()?, *all),
         TraceVerb::Compare { first, second } => compare::run(global, first, second),
         TraceVerb::Gate(args) => {
             compare::run_gate(global, &args.first, &args.second, &args.limits())
         }
-        TraceVerb::Export { otlp_to: Some(url), .. } => export::send(&open()?, url),
+        TraceVerb::Export { otlp_to: Some(url), .. } => export::send(global, &open()?, url),
         TraceVerb::Export { format, out, otlp_to: None } => {
             export::run(global, &open()?, format.unwrap_or_default(), out.as_deref())
         }

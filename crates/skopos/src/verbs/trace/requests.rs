@@ -30,8 +30,8 @@ pub(crate) struct RequestsArgs {
     #[arg(long, value_enum, default_value = "slowest")]
     sort: Sort,
     /// Most requests
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
-    limit: usize,
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
 }
 
 /// The orders of the list of requests.
@@ -58,7 +58,7 @@ pub(super) fn run(
             Sort::Earliest => Order::Earliest,
             Sort::Latest => Order::Latest,
         },
-        limit: args.limit,
+        limit: usize::try_from(args.limit).unwrap_or(usize::MAX),
         most_held: 0,
     };
     let found = requests(&trace, &filter).map_err(|e| failed(&e))?;

@@ -10,10 +10,14 @@ use super::lines::{printable, time};
 use super::place::{failed, heading, opened};
 use crate::verbs::spark::Cells;
 
+/// The most characters of a line of values: with its name and its numbers it fits a wide terminal.
+const MOST_CELLS: usize = 100;
+
 pub(super) fn run(global: &Global, folder: &Folder, points: usize) -> Result<ExitCode, Failure> {
     let trace = opened(folder)?;
-    let found = system(&trace, points).map_err(|e| failed(&e))?;
     let mut out = Out::new(global.style());
+    let points = if out.style == Style::Human { points.min(MOST_CELLS) } else { points };
+    let found = system(&trace, points).map_err(|e| failed(&e))?;
     match out.style {
         Style::Json => out.json(&found)?,
         Style::Plain => plain(&found, &mut out)?,
