@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock, RwLock};
 use skopos_model::unpoisoned;
 
 use crate::error::Error;
-use crate::text::cut;
 use crate::record::FIRST_PVAR_TAG;
+use crate::text::cut;
 
 /// Most variables of a process: a hundred times those of the paper's stack; their tags end far below 2^16.
 pub const MAX_PVARS: usize = 1024;
@@ -323,8 +323,7 @@ impl Registry {
     /// Samples the variables of the process, by number. The sources run without the registry's lock.
     pub(crate) fn sample_all(&self) -> Vec<(u16, u64)> {
         let entries: Vec<_> = unpoisoned(self.entries.read()).list.clone();
-        let sample =
-            |entry: &Arc<Entry>| Some((entry.info.number, entry.sample(&self.failures)?));
+        let sample = |entry: &Arc<Entry>| Some((entry.info.number, entry.sample(&self.failures)?));
         entries.iter().filter_map(sample).collect()
     }
 
@@ -350,9 +349,8 @@ impl Registry {
     /// Returns the variables whose source failed, with the reason. They have no values any more.
     pub fn failed(&self) -> BTreeMap<String, String> {
         let entries = unpoisoned(self.entries.read());
-        let failed = |entry: &Arc<Entry>| {
-            Some((entry.info.name.clone(), entry.failed.get()?.clone()))
-        };
+        let failed =
+            |entry: &Arc<Entry>| Some((entry.info.name.clone(), entry.failed.get()?.clone()));
         entries.list.iter().filter_map(failed).collect()
     }
 
@@ -475,7 +473,9 @@ mod tests {
     #[test]
     fn a_source_that_panics_is_marked_with_its_reason_and_the_others_go_on() {
         let registry = Registry::default();
-        registry.register_source("broken", PvarClass::Level, "", || panic!("no pool")).expect("new");
+        registry
+            .register_source("broken", PvarClass::Level, "", || panic!("no pool"))
+            .expect("new");
         registry.register_source("posted", PvarClass::Level, "", || 5).expect("new");
         assert_eq!((registry.sample_all(), registry.sample_all()), (vec![(1, 5)], vec![(1, 5)]));
         assert_eq!((registry.sample_one(0), registry.failures()), (None, 1));

@@ -75,7 +75,10 @@ impl Counts {
             ("records or values had no room in their recorder", self.unrecorded),
             ("Lamport clocks were too far ahead and were bounded", self.bounded_clocks),
             ("contexts were of a newer version, read as far as it is known", self.newer_contexts),
-            ("records of dead processes were removed, perhaps before they were drained", self.removed_dead),
+            (
+                "records of dead processes were removed, perhaps before they were drained",
+                self.removed_dead,
+            ),
             ("variables have a source that failed", self.failed_sources),
             ("times a recorder recorded less to keep its budget", self.budget_steps),
             ("frames are of an unknown kind", self.unknown_frames),

@@ -240,7 +240,10 @@ mod tests {
         let jumped = served(u32::MAX);
         assert!((MAX_JUMP..MAX_JUMP + 2000).contains(&jumped), "{jumped}");
         // An honest clock that is far ahead is reached in a few calls; an impossible one never is.
-        assert_eq!((0..8).map(|_| served(900_000_000)).last().map(|c| c >= 900_000_000), Some(true));
+        assert_eq!(
+            (0..8).map(|_| served(900_000_000)).last().map(|c| c >= 900_000_000),
+            Some(true)
+        );
         let last = (0..100).map(|_| served(u32::MAX)).last().unwrap_or(0);
         assert!((MAX_BELIEVED..MAX_BELIEVED + 1000).contains(&last), "{last}");
         assert!(recorder.counters().clocks_bounded > 100);

@@ -168,8 +168,9 @@ fn records_in_removed_segments_of_dead_processes_are_counted() {
         let paths = record_segments(&place.run()).unwrap_or_default();
         paths.iter().filter_map(|path| RecordReader::open(path).ok()).collect()
     };
-    let waiting =
-        |segment: &RecordReader| (0..segment.rings()).map(|ring| segment.waiting(ring)).sum::<u64>();
+    let waiting = |segment: &RecordReader| {
+        (0..segment.rings()).map(|ring| segment.waiting(ring)).sum::<u64>()
+    };
     let recorded = || segments().iter().filter(|segment| waiting(segment) > 0).count() == DEAD;
     eventually("records of all", || recorded().then_some(()));
     drop(children);

@@ -166,7 +166,8 @@ fn a_recorder_that_is_closed_stays_off_when_another_thread_changes_its_stage() {
         let options = Options::new("kv").dir(place.run()).rings(1, 64).stage(Stage::Off);
         let recorder = Recorder::start(options).expect("started");
         std::thread::scope(|scope| {
-            let changing = scope.spawn(|| (0..20_000).for_each(|_| recorder.set_stage(Stage::Full)));
+            let changing =
+                scope.spawn(|| (0..20_000).for_each(|_| recorder.set_stage(Stage::Full)));
             while recorder.stage() == Stage::Off {
                 std::thread::yield_now();
             }

@@ -125,7 +125,8 @@ impl RecordsHeader {
 /// Refuses a name that no recorder has: it becomes a part of the names of files.
 fn service_name(name: String) -> Result<String, Refusal> {
     let is_one = name.len() <= MAX_SERVICE_NAME_BYTES && dir::check_name(&name).is_ok();
-    let damaged = || Refusal::Damaged("the name of its service is not that of a recorder".to_owned());
+    let damaged =
+        || Refusal::Damaged("the name of its service is not that of a recorder".to_owned());
     if is_one { Ok(name) } else { Err(damaged()) }
 }
 

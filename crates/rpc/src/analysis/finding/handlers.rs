@@ -16,6 +16,9 @@ const MIN_CORRELATION: f64 = 0.3;
 /// The least distance of a correlation from none, in its standard errors: chance gives five once in a million times.
 const MIN_ERRORS: f64 = 5.0;
 
+/// The share of the handlers that a line leaves out: those that are furthest from the line of all.
+const PAUSED: f64 = 0.1;
+
 /// The sums of the handlers of a callpath.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Handlers {
@@ -58,9 +61,15 @@ impl Handlers {
 
     /// Divides the own time into that of the handlers alone and that of their waits for each other.
     fn divide(&mut self) {
-        let Some((slope, _, correlation)) = line(&self.points) else { return };
+        let Some((slope, zero, _)) = line(&self.points) else { return };
+        // A pause of the machine makes all handlers at work longer, however many there are.
+        let mut near = self.points.clone();
+        let distance = |(others, own): &(f64, f64)| (own - zero - slope * others).abs();
+        near.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+        near.truncate((near.len() as f64 * (1.0 - PAUSED)) as usize);
+        let Some((slope, _, correlation)) = line(&near) else { return };
         (self.slope, self.correlation) = (slope, correlation);
-        let freedom = (self.points.len() as f64 - 2.0).max(1.0);
+        let freedom = (near.len() as f64 - 2.0).max(1.0);
         let errors = correlation * (freedom / (1.0 - correlation * correlation).max(1e-9)).sqrt();
         if correlation >= MIN_CORRELATION && errors >= MIN_ERRORS {
             self.wait_ns = (slope * self.others).clamp(0.0, self.own_ns);

@@ -19,13 +19,14 @@ const MIN_MEAN_NS: f64 = 1_000_000.0;
 /// disk, a timer, a lock, or another process without a trace.
 const COMPUTES: f64 = 0.5;
 
-const FASTER: &str = "between nothing and all of the handlers' own time; half of it if they take half as long";
+const FASTER: &str =
+    "between nothing and all of the handlers' own time; half of it if they take half as long";
 
 pub(super) static RULE: Rule = Rule {
     name: "long_handlers",
     condition: "handlers of a callpath with 50 calls have 50 % of its end-to-end time for themselves, and 1 ms a call, beside waits for each other",
     inputs: "50 calls with both sides; `process_cpu_us` or `process_cpu_ns_total` of targets tells computing from waiting",
-    advice: "look into the handler: profile it if it computes; if it waits, find its reads of files, sleeps and calls to processes without a trace, do them at once instead of one after the other, or keep their results",
+    advice: "look into the handler: profile it if it computes; if it waits, find its locks, reads of files, sleeps and calls to processes without a trace, do them at once instead of one after the other, or keep their results",
     judge,
 };
 
@@ -38,9 +39,8 @@ fn judge(view: &View<'_>) -> Judging {
         sums.alone_ns() >= MIN_SHARE * sums.all_ns && sums.alone_ns() >= MIN_MEAN_NS * sums.count()
     });
     let longest = own.max_by(|a, b| a.1.alone_ns().total_cmp(&b.1.alone_ns()));
-    Ok(longest.map_or(Verdict::Absent, |(path, sums)| {
-        Verdict::Found(Box::new(found(view, *path, sums)))
-    }))
+    Ok(longest
+        .map_or(Verdict::Absent, |(path, sums)| Verdict::Found(Box::new(found(view, *path, sums)))))
 }
 
 fn found(view: &View<'_>, path: PathId, sums: &Handlers) -> Found {
@@ -55,7 +55,11 @@ fn found(view: &View<'_>, path: PathId, sums: &Handlers) -> Found {
     ];
     let computing = sums.computing(view);
     evidence.extend(computing.map(|share| {
-        Evidence::new("processor time of the targets, share of their handlers' time", share, "share")
+        Evidence::new(
+            "processor time of the targets, share of their handlers' time",
+            share,
+            "share",
+        )
     }));
     let kind = match computing {
         Some(share) if share >= COMPUTES => ", and they compute",

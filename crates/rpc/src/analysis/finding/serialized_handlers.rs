@@ -39,9 +39,8 @@ fn judge(view: &View<'_>) -> Judging {
     }
     let waiting = handlers.iter().filter(|(_, sums)| sums.wait_ns >= MIN_SHARE * sums.all_ns);
     let worst = waiting.max_by(|a, b| a.1.wait_ns.total_cmp(&b.1.wait_ns));
-    Ok(worst.map_or(Verdict::Absent, |(path, sums)| {
-        Verdict::Found(Box::new(found(view, *path, sums)))
-    }))
+    Ok(worst
+        .map_or(Verdict::Absent, |(path, sums)| Verdict::Found(Box::new(found(view, *path, sums)))))
 }
 
 fn found(view: &View<'_>, path: PathId, sums: &Handlers) -> Found {
@@ -50,7 +49,11 @@ fn found(view: &View<'_>, path: PathId, sums: &Handlers) -> Found {
     let gain = Estimate { value: share / 2.0, low: 0.0, high: share };
     let mut evidence = vec![
         Evidence::new("share of the end-to-end time in waits for each other", share, "share"),
-        Evidence::new("time by which each handler at work makes another one longer", sums.slope, "ns"),
+        Evidence::new(
+            "time by which each handler at work makes another one longer",
+            sums.slope,
+            "ns",
+        ),
         Evidence::new("handlers at work when one begins, mean", sums.mean_others(), ""),
         Evidence::new("correlation of that number and the own time", sums.correlation, ""),
         Evidence::new("calls", sums.count(), ""),
@@ -80,4 +83,3 @@ fn found(view: &View<'_>, path: PathId, sums: &Handlers) -> Found {
         saves: gain.map(|gain| gain * of_run.min(1.0)),
     }
 }
-

@@ -19,7 +19,8 @@ const DOMINANT: f64 = 0.5;
 /// The least mean time of the calls below in ns for each call: shorter ones are the price of a service in two processes.
 const MIN_MEAN_NS: f64 = 1_000_000.0;
 
-const BELOW: &str = "between nothing and the whole time of the calls below; half of it if they take half as long";
+const BELOW: &str =
+    "between nothing and the whole time of the calls below; half of it if they take half as long";
 const AT_ONCE: &str = "calls of one handler that overlap take as long as the longest of them; it assumes that none needs the answer of another";
 
 pub(super) static RULE: Rule = Rule {
@@ -67,10 +68,8 @@ fn slow(view: &View<'_>, path: PathId, sums: &PathSums, share: f64) -> Option<Fo
     let (slowest, time) = below.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let dominates = time / all.max(1.0);
     let slowest_sums = view.collector.path(slowest)?;
-    let (calls, parents) = (
-        slowest_sums.origin.durations.count() as f64,
-        sums.target.durations.count().max(1) as f64,
-    );
+    let (calls, parents) =
+        (slowest_sums.origin.durations.count() as f64, sums.target.durations.count().max(1) as f64);
     let of_run = (total_ns(sums) / view.root_ns().max(1.0)).min(1.0);
     let gain = Estimate { value: share / 2.0, low: 0.0, high: share.min(1.0) };
     let names = view.names(slowest);
@@ -122,7 +121,8 @@ fn at_once(view: &View<'_>, path: PathId, share: f64) -> Option<Fix> {
         sum += calls.iter().map(length).sum::<f64>();
         longest += calls.iter().map(length).fold(0.0, f64::max);
     }
-    let is_serial = below.values().all(|calls| calls.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    let is_serial =
+        below.values().all(|calls| calls.windows(2).all(|pair| pair[0].end <= pair[1].start));
     let several = below.values().filter(|calls| calls.len() > 1).count() as u64;
     if !is_serial || several < MIN_CALLS || sum <= 0.0 {
         return None;
