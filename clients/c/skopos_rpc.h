@@ -24,7 +24,8 @@
  *
  *     skopos_rpc_close(recorder);
  *
- * All functions can be called from any thread. A recorder that is NULL records nothing, and so do spans of it; a span of
+ * All functions can be called from any thread, but not from signal handlers: several take locks. A span that a handler
+ * begins or ends while it interrupts another one of its thread is not recorded, and is counted. A recorder that is NULL records nothing, and so do spans of it; a span of
  * zeros is none. Functions that return int return SKOPOS_RPC_OK or another code, and skopos_rpc_last_error() has the
  * reason. Texts are UTF-8, end in a zero byte, and are copied. */
 
@@ -174,7 +175,7 @@ int skopos_rpc_options_max_trace_bytes(skopos_rpc_options *options, uint64_t byt
 
 /* ---- Recorders ---- */
 
-/* Starts a recorder and frees the options, also if it fails. The recorder lives until the process ends. */
+/* Starts a recorder and frees the options, also if it fails; *recorder is NULL then. The recorder lives until the process ends. */
 int skopos_rpc_start(skopos_rpc_options *options, const skopos_rpc_recorder **recorder);
 /* The recorder for hosts that do not get one: NULL before skopos_rpc_set_global. */
 const skopos_rpc_recorder *skopos_rpc_global(void);
@@ -208,7 +209,7 @@ void skopos_rpc_target(const skopos_rpc_recorder *recorder, skopos_rpc_name rpc,
 /* Begins a step inside of the process. */
 void skopos_rpc_local(const skopos_rpc_recorder *recorder, skopos_rpc_name rpc, const skopos_rpc_context *parent,
                       skopos_rpc_span *span);
-/* The context: of an origin, for its request; of others, for the calls below. Nothing is written if there is no span. */
+/* The context: of an origin, for its request; of others, for the calls below. Without a span, request_low is 0. */
 void skopos_rpc_span_context(skopos_rpc_span *span, skopos_rpc_context *context);
 /* The handler begins (t5), and ends (t8). */
 void skopos_rpc_span_begin(skopos_rpc_span *span);

@@ -8,6 +8,11 @@ from typing import NamedTuple
 MAX_MEMBERS = 32
 MAX_TRACESTATE_BYTES = 8192
 
+# Flag of a context that was read from a newer version. It does not travel: a target counts it.
+NEWER = 0x80
+# The flags that travel.
+_FLAGS = 0x0F
+
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
 _MEMBER = re.compile(r"([0-9a-f]{4})-([0-9a-f]{8})-([0-9a-f]{16})(-.*)?\Z")
 _BINARY = struct.Struct("<BBHIQQQ")
@@ -25,7 +30,7 @@ class Context(NamedTuple):
 
     def traceparent(self):
         """Returns the value of the header `traceparent`."""
-        return f"00-{self.request:032x}-{self.span:016x}-{self.flags:02x}"
+        return f"00-{self.request:032x}-{self.span:016x}-{self.flags & _FLAGS:02x}"
 
     def tracestate(self, others=None):
         """Returns the value of the header `tracestate`: our member, and then the members of `others`."""
@@ -36,7 +41,7 @@ class Context(NamedTuple):
     def to_bytes(self):
         """Returns the binary form, which leaves the upper half of the request's id behind."""
         low = self.request & 0xFFFFFFFFFFFFFFFF
-        head = 1 << 4 | self.flags & 15
+        head = 1 << 4 | self.flags & _FLAGS
         return _BINARY.pack(head, 0, self.order, self.lamport, low, self.span, self.callpath)
 
 
@@ -52,12 +57,13 @@ def from_w3c(traceparent, tracestate=None):
     if not request & 0xFFFFFFFFFFFFFFFF:
         # Everything joins by the lower half, which is never 0.
         request |= request >> 64
-    context = Context(request, span, flags=int(flags, 16) & 1)
+    context = Context(request, span, flags=int(flags, 16) & 1 | (NEWER if version != "00" else 0))
     for key, value in _members(tracestate):
         ours = _MEMBER.match(value) if key == "skopos" else None
         if ours:
             order, lamport, callpath = (int(part, 16) for part in ours.groups()[:3])
-            return context._replace(order=order, lamport=lamport, callpath=callpath)
+            flags = context.flags | (NEWER if ours.group(4) else 0)
+            return context._replace(order=order, lamport=lamport, callpath=callpath, flags=flags)
     return context
 
 

@@ -18,6 +18,14 @@ MAX_QUEUED = 65536
 # Callpath nodes and names of peers, as in the Rust crate; further ones count as number 0.
 MAX_NODES = 65536
 MAX_PEERS = 65535
+# The share of nodes whose path came with a request: a caller that invents callpaths leaves room for calls that begin here.
+MAX_FOREIGN = MAX_NODES // 4 * 3
+OTHER_HASH = callpath.child(callpath.ROOT, callpath.name_hash("other"))
+# Bounds of Lamport clocks, as in the Rust crate: the furthest that another process moves ours at once, the greatest clock of
+# another process that is believed, and the greatest clock that a record holds.
+MAX_JUMP = 1 << 28
+MAX_BELIEVED = 1 << 31
+MAX_LAMPORT = (1 << 32) - 1
 MAX_NAME_BYTES = 255
 # The writer wakes this often. A crash loses at most this much.
 WRITE_SECONDS = 0.1
@@ -88,7 +96,10 @@ class Recorder:
         self._written_lost = 0
         self._nodes = {}
         self._peers = {}
-        self._refused = {"nodes_refused": 0, "peers_refused": 0, "values_refused": 0}
+        self._foreign = set()
+        self._refused = {
+            "nodes_refused": 0, "peers_refused": 0, "values_refused": 0, "clocks_bounded": 0, "newer_contexts": 0,
+        }  # fmt: skip
         self._definitions = []
         self._written_pvars = 0
         self._thread = None
@@ -99,8 +110,8 @@ class Recorder:
 
     # -- names ---------------------------------------------------------------------------------------------------
 
-    def node(self, parent_hash, name):
-        """Interns a callpath node; returns its number and hash."""
+    def node(self, parent_hash, name, is_foreign=False):
+        """Interns a callpath node; returns its number and hash. `is_foreign` says that the path above came with a request."""
         key = (parent_hash, name)
         known = self._nodes.get(key)
         if known is not None:
@@ -110,12 +121,16 @@ class Recorder:
                 return self._nodes[key]
             name = name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
             own_hash = callpath.child(parent_hash, callpath.name_hash(name))
-            if len(self._nodes) >= MAX_NODES:
+            is_foreign = parent_hash and (is_foreign or parent_hash in self._foreign)
+            if len(self._nodes) >= MAX_NODES or is_foreign and len(self._foreign) >= MAX_FOREIGN:
                 self._refused["nodes_refused"] += 1
-                return 0, own_hash
+                # Calls below it are calls below "other", so that their paths are as few as their names.
+                return 0, OTHER_HASH
             number = len(self._nodes) + 1
             self._definitions.append(tracefile.node(number, parent_hash, own_hash, name))
             self._nodes[key] = number, own_hash
+            if is_foreign:
+                self._foreign.add(own_hash)
             return number, own_hash
 
     def peer(self, name):
@@ -162,9 +177,17 @@ class Recorder:
         return callpath.child(self._random & (1 << 64) - 1, self._random >> 64)
 
     def tick(self, seen=0):
-        """Advances the Lamport clock past `seen` and returns it."""
-        self.lamport = max(self.lamport, seen) + 1
+        """Advances the Lamport clock past `seen` and returns it. One that is too far ahead is taken in steps, and counted."""
+        own = self.lamport
+        believed = max(own, min(seen, MAX_BELIEVED, own + MAX_JUMP))
+        if believed < seen:
+            self._refused["clocks_bounded"] += 1
+        self.lamport = min(believed + 1, MAX_LAMPORT)
         return self.lamport
+
+    def count_newer(self):
+        """Counts a context of a newer version."""
+        self._refused["newer_contexts"] += 1
 
     def count(self, side, received, sent):
         """Counts a request that ended."""

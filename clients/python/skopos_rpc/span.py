@@ -5,7 +5,7 @@ import threading
 import time
 
 from . import callpath, record
-from .context import Context
+from .context import NEWER, Context
 
 _current = contextvars.ContextVar("skopos_rpc_current", default=None)
 
@@ -101,7 +101,10 @@ class Target:
             context = Context(request, recorder.new_id())
         self._recorder = recorder
         self.others = others
-        self._node, path = recorder.node(context.callpath, name)
+        if context.flags & NEWER:
+            recorder.count_newer()
+            context = context._replace(flags=context.flags & ~NEWER)
+        self._node, path = recorder.node(context.callpath, name, is_foreign=True)
         lamport = recorder.tick(context.lamport)
         self._order = context.order
         # Calls of the handler belong below this.

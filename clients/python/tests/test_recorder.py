@@ -32,7 +32,7 @@ class Formats(unittest.TestCase):
         wrong = ["", "00", PARENT.upper(), PARENT + "-00", "ff" + PARENT[2:], PARENT[:54], None]
         for text in [*wrong, PARENT.replace("b7ad6b7169203331", "0" * 16)]:
             self.assertIsNone(context.from_w3c(text), text)
-        self.assertIsNotNone(context.from_w3c("01" + PARENT[2:] + "-more"))
+        self.assertEqual(context.from_w3c("01" + PARENT[2:] + "-more").flags, 1 | context.NEWER)
         self.assertEqual(context.from_w3c(PARENT, "skopos=zz,=,x").callpath, 0)
 
 
@@ -77,6 +77,30 @@ class Recording(unittest.TestCase):
         made.close()
         process, sides = traces.read(made.path)
         self.assertEqual((len(sides), process["lost"]), (3, 7))
+
+    def test_clocks_and_contexts_that_cannot_be_believed_or_are_newer_are_counted(self):
+        made = recorder.Recorder("kv", self.folder)
+        late = "skopos=0001-ffffffff-00000000000000aa"
+        for state in (late, late, late + "-new"):
+            target = span.Target(made, "kv/Put", context.from_w3c(PARENT, state), None)
+            self.assertLess(target.context.lamport, 4 * recorder.MAX_JUMP)
+            self.assertEqual(target.context.flags, 1)
+            target.end(0)
+        for _ in range(40):
+            made.tick(1 << 70)
+        self.assertLess(made.lamport, recorder.MAX_BELIEVED + 100)
+        made.close()
+        counters = traces.read(os.path.join(self.folder, self.files()[0]))[0]["counters"]
+        self.assertEqual((counters["clocks_bounded"], counters["newer_contexts"]), (43, 1))
+
+    def test_callpaths_that_a_caller_invents_leave_room_for_those_of_the_process(self):
+        made = recorder.Recorder("kv", self.folder)
+        for path in range(1, recorder.MAX_NODES + 1):
+            number, above = made.node(path, "kv/Put", is_foreign=True)
+            made.node(above, "log/Append")
+        self.assertEqual((number, above), (0, recorder.OTHER_HASH))
+        self.assertGreater(made.node(0, "own")[0], 0)
+        made.close()
 
     def test_a_forked_process_has_a_file_of_its_own(self):
         made = recorder.Recorder("kv", self.folder)

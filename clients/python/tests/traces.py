@@ -15,7 +15,7 @@ def read_folder(folder):
 
 def read(path):
     """Returns the process and the sides of one file, and fails at a tear."""
-    process, nodes, pvars, sides, samples, lost, ended = None, {}, {}, [], [], 0, False
+    process, nodes, pvars, sides, samples, lost, ended, counters = None, {}, {}, [], [], 0, False, {}
     with open(path, "rb") as file:
         data = file.read()
     at = 0
@@ -39,7 +39,9 @@ def read(path):
                 _record(payload[start : start + 64], nodes, pvars, sides, samples)
         elif kind == 7:
             ended = True
-    return {**process, "lost": lost, "ended": ended, "samples": samples}, sides
+        elif kind == 8:
+            counters = json.loads(payload)
+    return {**process, "lost": lost, "ended": ended, "samples": samples, "counters": counters}, sides
 
 
 def _record(data, nodes, pvars, sides, samples):

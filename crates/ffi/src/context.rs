@@ -6,7 +6,7 @@ use std::ptr;
 use skopos_rpc::Context;
 use skopos_rpc::context::CONTEXT_BYTES;
 
-use crate::convert::{INVALID, OK, code, guarded, invalid, text};
+use crate::convert::{INVALID, NO_CONTEXT, OK, code, guarded, invalid, text};
 
 /// Writes the binary form.
 ///
@@ -142,17 +142,8 @@ pub unsafe extern "C" fn skopos_rpc_context_set_current(
     let next = unsafe { context.as_ref() }.copied().filter(|context| context.request_low != 0);
     let before = Context::replace_current(next);
     if !previous.is_null() {
-        const NONE: Context = Context {
-            request_low: 0,
-            request_high: 0,
-            span: 0,
-            callpath: 0,
-            lamport: 0,
-            order: 0,
-            flags: 0,
-        };
         // SAFETY: not null, and a place for a context by the contract.
-        unsafe { previous.write(before.unwrap_or(NONE)) };
+        unsafe { previous.write(before.unwrap_or(NO_CONTEXT)) };
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use skopos_rpc::Error;
+use skopos_rpc::{Context, Error};
 
 /// Success.
 pub(crate) const OK: c_int = 0;
@@ -16,14 +16,25 @@ pub(crate) const FAILED: c_int = -2;
 /// The greatest length of a text from C, in bytes: longer than any path and any header.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
+/// The context of no request.
+pub(crate) const NO_CONTEXT: Context = Context {
+    request_low: 0,
+    request_high: 0,
+    span: 0,
+    callpath: 0,
+    lamport: 0,
+    order: 0,
+    flags: 0,
+};
+
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Keeps the message of an error for [`skopos_rpc_last_error`].
+/// Keeps the message of an error for [`skopos_rpc_last_error`]; not in a signal handler that interrupted this function.
 pub(crate) fn keep(message: &str) {
     let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    let _ = LAST.try_with(|last| *last.borrow_mut() = text);
+    let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = text));
 }
 
 /// Returns the code of a result, and keeps the message of an error with its causes.
@@ -71,5 +82,6 @@ pub(crate) unsafe fn text<'t>(text: *const c_char) -> Option<&'t str> {
 /// thread that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn skopos_rpc_last_error() -> *const c_char {
-    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    let text = LAST.try_with(|last| last.try_borrow().map_or(c"".as_ptr(), |last| last.as_ptr()));
+    text.unwrap_or(c"".as_ptr())
 }

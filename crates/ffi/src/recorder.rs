@@ -189,7 +189,7 @@ pub unsafe extern "C" fn skopos_rpc_options_max_trace_bytes(
     unsafe { with_text(options, c"".as_ptr(), |options, _| options.max_trace_bytes(bytes)) }
 }
 
-/// Starts a recorder and frees the options.
+/// Starts a recorder and frees the options. The place of the recorder gets null if that fails.
 ///
 /// # Safety
 /// `options` is null or from `skopos_rpc_options_new`, and is not used afterwards; `recorder` is null or points to a
@@ -199,21 +199,22 @@ pub unsafe extern "C" fn skopos_rpc_start(
     options: *mut Options,
     recorder: *mut *const Recorder,
 ) -> c_int {
+    if !recorder.is_null() {
+        // SAFETY: not null, and a place for a pointer by the contract.
+        unsafe { recorder.write(ptr::null()) };
+    }
     if options.is_null() || recorder.is_null() {
         return invalid("options and the place of the recorder are not null");
     }
     // SAFETY: from `Box::into_raw`, and taken once, by the contract.
     let options = unsafe { Box::from_raw(options) };
     guarded(INVALID, || {
-        let started = Recorder::start(*options);
-        let handle = match &started {
+        code(Recorder::start(*options).map(|started| {
             // A recorder lives as long as its process, so does the handle.
-            Ok(started) => ptr::from_ref(Box::leak(Box::new(*started))),
-            Err(_) => ptr::null(),
-        };
-        // SAFETY: not null, and a place for a pointer by the contract.
-        unsafe { recorder.write(handle) };
-        code(started.map(drop))
+            let handle = ptr::from_ref(Box::leak(Box::new(started)));
+            // SAFETY: not null, and a place for a pointer by the contract.
+            unsafe { recorder.write(handle) };
+        }))
     })
 }
 

@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 
 use skopos_rpc::{Context, Interval, PeerId, Pvar, Recorder, Rpc, Span, Status};
 
+use crate::convert::NO_CONTEXT;
 use crate::recorder::{find_interval, recorder_at};
 
 /// Marks memory that holds a span. Zeroed memory holds none, so each function takes it as "nothing".
@@ -117,18 +118,20 @@ unsafe fn context_at<'c>(context: *const Context) -> Option<&'c Context> {
     unsafe { context.as_ref() }.filter(|context| context.request_low != 0)
 }
 
-/// Writes the context of a span; a context without a request if there is no span.
+/// Writes the context of a span: of an origin, for its request; of others, for the calls below. Without a span, one with
+/// `request_low` 0 is written, the sign of no request.
 ///
 /// # Safety
 /// `span` is null or points to a `skopos_rpc_span`; `context` is null or points to a context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skopos_rpc_span_context(span: *mut Slot, context: *mut Context) {
-    // SAFETY: as this function's contract says.
-    let found = unsafe { span_at(span) }.map(|span| span.context());
-    if let (Some(found), false) = (found, context.is_null()) {
-        // SAFETY: not null, and a place for a context by the contract.
-        unsafe { context.write(found) };
+    if context.is_null() {
+        return;
     }
+    // SAFETY: as this function's contract says.
+    let found = unsafe { span_at(span) }.map_or(NO_CONTEXT, |span| span.context());
+    // SAFETY: not null, and a place for a context by the contract.
+    unsafe { context.write(found) };
 }
 
 macro_rules! on_span {

@@ -32,6 +32,10 @@ pub const CONTEXT_BYTES: usize = 32;
 pub const CONTEXT_VERSION: u8 = 1;
 /// Flag of a request that is recorded; W3C calls it `sampled`.
 pub const RECORDED: u8 = 1;
+/// Flag of a context that was read from a newer version. It does not travel: a target counts it.
+pub const NEWER: u8 = 0x80;
+/// The flags that travel in the binary form.
+const FLAGS: u8 = 0x0f;
 /// Most members of a `tracestate`, by the recommendation.
 const MAX_MEMBERS: usize = 32;
 /// Longest `tracestate` that is read or passed on: the recommendation asks for 512 bytes, and proxies cut headers at 8 KiB.
@@ -55,7 +59,7 @@ pub struct Context {
     pub lamport: u32,
     /// Order counter within the request.
     pub order: u16,
-    /// Flags; see [`RECORDED`].
+    /// Flags; see [`RECORDED`] and [`NEWER`].
     pub flags: u8,
 }
 
@@ -64,7 +68,7 @@ impl Context {
     #[inline]
     pub fn to_bytes(&self) -> [u8; CONTEXT_BYTES] {
         let mut bytes = [0; CONTEXT_BYTES];
-        bytes[0] = CONTEXT_VERSION << 4 | self.flags & 0x0f;
+        bytes[0] = CONTEXT_VERSION << 4 | self.flags & FLAGS;
         bytes[2..4].copy_from_slice(&self.order.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.lamport.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.request_low.to_le_bytes());
@@ -73,7 +77,8 @@ impl Context {
         bytes
     }
 
-    /// Reads the binary form. Bytes that follow are of a newer version and are passed over.
+    /// Reads the binary form. Bytes that follow are of a newer version and are passed over; a context of a newer version has
+    /// the flag [`NEWER`].
     ///
     /// # Errors
     /// [`Error::Context`] if the bytes are too few, of version 0, or without a request.
@@ -82,9 +87,11 @@ impl Context {
         let Some(bytes) = bytes.first_chunk::<CONTEXT_BYTES>() else {
             return Err(Error::Context("it has 32 bytes"));
         };
-        if bytes[0] >> 4 < CONTEXT_VERSION {
+        let version = bytes[0] >> 4;
+        if version < CONTEXT_VERSION {
             return Err(Error::Context("version 0 does not exist"));
         }
+        let newer = if version > CONTEXT_VERSION { NEWER } else { 0 };
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let request_low = word(8);
         if request_low == 0 {
@@ -97,13 +104,14 @@ impl Context {
             callpath: word(24),
             lamport: u32::from_le_bytes(std::array::from_fn(|i| bytes[4 + i])),
             order: u16::from_le_bytes([bytes[2], bytes[3]]),
-            flags: bytes[0] & 0x0f,
+            flags: bytes[0] & FLAGS | newer,
         })
     }
 
     /// Returns the value of the header `traceparent`.
     pub fn traceparent(&self) -> String {
         let Self { request_high, request_low, span, flags, .. } = self;
+        let flags = flags & FLAGS;
         format!("00-{request_high:016x}{request_low:016x}-{span:016x}-{flags:02x}")
     }
 
@@ -125,6 +133,8 @@ impl Context {
 
     /// Reads the headers `traceparent` and `tracestate`. Without our member in `tracestate` the callpath begins here.
     ///
+    /// A member with further parts, or a `traceparent` of a newer version, gives the flag [`NEWER`].
+    ///
     /// An id whose lower half is 0 gets its upper half there, because everything joins by the lower half.
     ///
     /// # Errors
@@ -134,10 +144,11 @@ impl Context {
         let mut context = parse_traceparent(traceparent.trim())?;
         let state = tracestate.filter(|state| state.len() <= MAX_TRACESTATE_BYTES);
         let ours = members(state.unwrap_or_default()).find(|(key, _)| *key == MEMBER);
-        if let Some((order, lamport, callpath)) = ours.and_then(|(_, value)| parse_member(value)) {
-            context.order = order;
-            context.lamport = lamport;
-            context.callpath = callpath;
+        if let Some(member) = ours.and_then(|(_, value)| parse_member(value)) {
+            context.order = member.order;
+            context.lamport = member.lamport;
+            context.callpath = member.callpath;
+            context.flags |= if member.is_newer { NEWER } else { 0 };
         }
         Ok(context)
     }
@@ -148,12 +159,21 @@ fn members(state: &str) -> impl Iterator<Item = (&str, &str)> {
     state.split(',').take(MAX_MEMBERS).filter_map(|member| member.trim().split_once('='))
 }
 
-fn parse_member(value: &str) -> Option<(u16, u32, u64)> {
+/// Our member of a `tracestate`.
+struct Member {
+    order: u16,
+    lamport: u32,
+    callpath: u64,
+    /// It has parts that this version does not know.
+    is_newer: bool,
+}
+
+fn parse_member(value: &str) -> Option<Member> {
     let mut parts = value.splitn(4, '-');
-    let order = hex(parts.next()?, 4)?;
-    let lamport = hex(parts.next()?, 8)?;
+    let order = u16::try_from(hex(parts.next()?, 4)?).ok()?;
+    let lamport = u32::try_from(hex(parts.next()?, 8)?).ok()?;
     let callpath = hex(parts.next()?, 16)?;
-    Some((u16::try_from(order).ok()?, u32::try_from(lamport).ok()?, callpath))
+    Some(Member { order, lamport, callpath, is_newer: parts.next().is_some() })
 }
 
 fn parse_traceparent(text: &str) -> Result<Context, Error> {
@@ -178,7 +198,7 @@ fn parse_traceparent(text: &str) -> Result<Context, Error> {
         callpath: ROOT,
         lamport: 0,
         order: 0,
-        flags: flags as u8 & RECORDED,
+        flags: flags as u8 & RECORDED | if version > 0 { NEWER } else { 0 },
     })
 }
 
@@ -292,12 +312,17 @@ mod tests {
         bytes.extend([1, 2, 3]);
         bytes[0] = 0x51;
         let read = Context::from_bytes(&bytes).expect("a newer version");
-        assert_eq!(read, Context { request_high: 0, ..context });
+        let newer = Context { flags: RECORDED | NEWER, ..context };
+        assert_eq!(read, Context { request_high: 0, ..newer });
+        assert_eq!(read.to_bytes()[0], CONTEXT_VERSION << 4 | RECORDED, "the flag does not travel");
         bytes[0] = 0x01;
         assert!(Context::from_bytes(&bytes).is_err());
         assert!(Context::from_bytes(&bytes[..31]).is_err());
-        let newer = format!("01{}-what-is-new", &PARENT[2..]);
-        assert_eq!(Context::from_w3c(&newer, None).ok(), Some(context));
+        let parent = format!("01{}-what-is-new", &PARENT[2..]);
+        assert_eq!(Context::from_w3c(&parent, None).ok(), Some(newer));
+        assert_eq!(newer.traceparent(), PARENT);
+        let state = format!("{}-what-is-new", context.tracestate(None));
+        assert_eq!(Context::from_w3c(PARENT, Some(&state)).ok(), Some(newer));
     }
 
     #[test]

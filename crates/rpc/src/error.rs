@@ -63,6 +63,14 @@ pub enum Error {
         /// The reason.
         why: &'static str,
     },
+    /// The source of a variable failed before, and is not called any more.
+    #[error("the source of the variable `{name}` failed: {reason}")]
+    SourceFailed {
+        /// Name of the variable.
+        name: String,
+        /// The message of its panic.
+        reason: String,
+    },
     /// The session was finalized, or the handle is of another session.
     #[error("the session of this handle was finalized, or the handle is of another session")]
     Session,

@@ -53,6 +53,7 @@ pub mod import;
 pub mod synthetic;
 #[cfg(feature = "tonic")]
 pub mod host;
+mod text;
 mod error;
 
 pub use context::{Attached, Context};

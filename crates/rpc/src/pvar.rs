@@ -4,8 +4,10 @@
 //! wants, samples them, and finalizes the session. A variable of a request lives as long as its span and rides on the
 //! span's record.
 
-use std::collections::HashMap;
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 
@@ -13,6 +15,7 @@ use skopos_model::unpoisoned;
 
 use crate::error::Error;
 use crate::record::FIRST_PVAR_TAG;
+use crate::text::cut;
 
 /// Most variables of a process: a hundred times those of the paper's stack; their tags end far below 2^16.
 pub const MAX_PVARS: usize = 1024;
@@ -20,6 +23,9 @@ pub const MAX_PVARS: usize = 1024;
 pub const MAX_RIDING: usize = 7;
 /// Longest name or unit of a variable, in bytes.
 pub const MAX_PVAR_NAME_BYTES: usize = 128;
+
+/// Longest reason of a failed source that is kept, in bytes: it goes with the description of the process.
+const MAX_REASON_BYTES: usize = 256;
 
 /// The class of a variable: the meaning of its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,6 +148,32 @@ type Source = Box<dyn Fn() -> u64 + Send + Sync>;
 struct Entry {
     info: PvarInfo,
     source: Option<Source>,
+    /// The reason for which the source is not called any more.
+    failed: OnceLock<String>,
+}
+
+impl Entry {
+    /// Calls the source; `None` if there is none, or it panicked now or before.
+    fn sample(&self, failures: &AtomicU32) -> Option<u64> {
+        let source = self.source.as_ref().filter(|_| self.failed.get().is_none())?;
+        // The source is not called again, so no caller meets a state that its panic left behind.
+        let sampled = catch_unwind(AssertUnwindSafe(source));
+        let reason = match sampled {
+            Ok(value) => return Some(value),
+            Err(panic) => reason_of(&*panic),
+        };
+        if self.failed.set(reason).is_ok() {
+            failures.fetch_add(1, Ordering::Relaxed);
+        }
+        None
+    }
+}
+
+/// Returns the message of a panic.
+fn reason_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    cut(text.unwrap_or("it panicked without a message"), MAX_REASON_BYTES).to_owned()
 }
 
 /// A function that hears of each new variable.
@@ -157,6 +189,8 @@ pub struct Registry {
     riding: RwLock<Arc<[u16]>>,
     /// Length of `riding`: the common case, zero, costs one load.
     riders: AtomicU32,
+    /// Number of sources that failed.
+    failures: AtomicU32,
 }
 
 #[derive(Default)]
@@ -183,7 +217,8 @@ impl Registry {
     }
 
     /// Registers a variable of the process; `source` is called for each sample, from any thread, and returns at once. If
-    /// the variable is registered already, the new source replaces the old one.
+    /// the variable is registered already, the new source replaces the old one. A source that panics is not called again;
+    /// [`Registry::failed`] has its reason.
     ///
     /// # Errors
     /// The errors of [`Registry::register`].
@@ -219,7 +254,7 @@ impl Registry {
         };
         let info =
             PvarInfo { number, name: name.to_owned(), class, binding, unit: unit.to_owned() };
-        let entry = Arc::new(Entry { info, source });
+        let entry = Arc::new(Entry { info, source, failed: OnceLock::new() });
         match entries.list.get_mut(usize::from(number)) {
             Some(old) if old.info != entry.info => return Err(Error::PvarDiffers(name.to_owned())),
             Some(old) => *old = entry,
@@ -288,10 +323,7 @@ impl Registry {
     /// Samples the variables of the process, by number. The sources run without the registry's lock.
     pub(crate) fn sample_all(&self) -> Vec<(u16, u64)> {
         let entries: Vec<_> = unpoisoned(self.entries.read()).list.clone();
-        let sample = |entry: &Arc<Entry>| {
-            let source = entry.source.as_ref()?;
-            Some((entry.info.number, source()))
-        };
+        let sample = |entry: &Arc<Entry>| Some((entry.info.number, entry.sample(&self.failures)?));
         entries.iter().filter_map(sample).collect()
     }
 
@@ -304,9 +336,22 @@ impl Registry {
         unpoisoned(self.entries.read()).list.get(usize::from(number)).cloned()
     }
 
-    /// Samples one variable of the process; `None` if it is bound to requests.
+    /// Samples one variable of the process; `None` if it is bound to requests, or its source failed.
     pub(crate) fn sample_one(&self, number: u16) -> Option<u64> {
-        self.entry(number)?.source.as_ref().map(|source| source())
+        self.entry(number)?.sample(&self.failures)
+    }
+
+    /// Returns the number of sources that failed so far.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Returns the variables whose source failed, with the reason. They have no values any more.
+    pub fn failed(&self) -> BTreeMap<String, String> {
+        let entries = unpoisoned(self.entries.read());
+        let failed =
+            |entry: &Arc<Entry>| Some((entry.info.name.clone(), entry.failed.get()?.clone()));
+        entries.list.iter().filter_map(failed).collect()
     }
 
     /// Opens a session for a tool.
@@ -362,7 +407,7 @@ impl Session<'_> {
     /// Samples a variable. `object` is the request of a variable that is bound to requests.
     ///
     /// # Errors
-    /// [`Error::Session`] for a handle of another session; [`Error::Sample`] if the variable is bound to requests and
+    /// [`Error::Session`] for a handle of another session; [`Error::SourceFailed`]; [`Error::Sample`] if the variable is bound to requests and
     /// there is no `object`, or the request has no value of it.
     pub fn sample(&self, handle: &PvarHandle, object: Option<&dyn Bound>) -> Result<u64, Error> {
         if handle.session != self.id {
@@ -371,7 +416,10 @@ impl Session<'_> {
         let entry = self.registry.entry(handle.pvar.number).ok_or(Error::Session)?;
         let refuse = |why| Err(Error::Sample { name: entry.info.name.clone(), why });
         match (&entry.source, object) {
-            (Some(source), _) => Ok(source()),
+            (Some(_), _) => entry.sample(&self.registry.failures).ok_or_else(|| {
+                let reason = entry.failed.get().cloned().unwrap_or_default();
+                Error::SourceFailed { name: entry.info.name.clone(), reason }
+            }),
             (None, None) => refuse("is bound to a request: sample it with one"),
             (None, Some(object)) => match object.value_of(handle.pvar.tag()) {
                 Some(value) => Ok(value),
@@ -419,6 +467,25 @@ mod tests {
         session.finalize();
         let second = registry.session();
         assert!(matches!(second.sample(&posted, None), Err(Error::Session)));
+    }
+
+    /// Such a source once ended the thread of the recorder.
+    #[test]
+    fn a_source_that_panics_is_marked_with_its_reason_and_the_others_go_on() {
+        let registry = Registry::default();
+        registry
+            .register_source("broken", PvarClass::Level, "", || panic!("no pool"))
+            .expect("new");
+        registry.register_source("posted", PvarClass::Level, "", || 5).expect("new");
+        assert_eq!((registry.sample_all(), registry.sample_all()), (vec![(1, 5)], vec![(1, 5)]));
+        assert_eq!((registry.sample_one(0), registry.failures()), (None, 1));
+        assert_eq!(registry.failed(), [("broken".to_owned(), "no pool".to_owned())].into());
+        let session = registry.session();
+        let broken = session.handle("broken").expect("registered");
+        let error = session.sample(&broken, None).expect_err("failed");
+        assert_eq!(error.to_string(), "the source of the variable `broken` failed: no pool");
+        registry.register_source("broken", PvarClass::Level, "", || 7).expect("mended");
+        assert_eq!((registry.sample_one(0), registry.failed().len()), (Some(7), 0));
     }
 
     #[test]

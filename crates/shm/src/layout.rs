@@ -51,7 +51,7 @@
 //! The publisher holds an exclusive open-file-description lock (`F_OFD_SETLK`, `l_len = 0`) on the
 //! file while it lives. The kernel releases the lock when the process ends for any reason, so a segment
 //! without a lock is dead. To query the lock, call `fcntl(F_OFD_GETLK)` for a *shared* lock (`F_RDLCK`,
-//! `l_len = 0`): `F_UNLCK` in the answer means that nobody holds it. A child that the publisher forked
+//! `l_len = 0`): `F_UNLCK` in the answer means that no process holds it. A child that the publisher forked
 //! has the open file too and keeps the lock after its parent's end. So a segment is alive only if the
 //! lock is held **and** its process runs: a reader whose namespace of process ids is `pid_namespace` checks
 //! that process `pid` exists and that its start time is `pid_start_ticks`. A reader in another

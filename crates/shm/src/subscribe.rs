@@ -120,7 +120,7 @@ impl Subscription {
             let left = timeout.saturating_sub(started.elapsed());
             if left.is_zero() || looked.elapsed() >= LONGEST_SLEEP {
                 looked = Instant::now();
-                // A publisher that was killed wakes nobody. What it stored before is delivered first.
+                // A publisher that was killed wakes no subscriber. What it stored before is delivered first.
                 if !self.vertex.segment().is_alive() && !self.is_due() {
                     return Err(Error::Gone(self.vertex.topic().clone()));
                 }

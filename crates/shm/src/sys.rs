@@ -192,7 +192,7 @@ fn has_slept(result: libc::c_long) -> bool {
     result != -1 || matches!(reason(), Some(libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT))
 }
 
-/// The naps of a waiter whom nobody can wake. They grow while nothing comes, so that waiting for long costs little.
+/// The naps of a waiter that no publisher can wake. They grow while nothing comes, so that waiting for long costs little.
 #[derive(Debug)]
 pub(crate) struct Naps(Duration);
 

@@ -12,7 +12,7 @@ use skopos_rpc::Stage;
 /// Options of recording.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Recording {
-    /// Folder for the traces of all processes.
+    /// Folder for the traces of all processes. It is made if it does not exist.
     #[arg(long, value_name = "FOLDER")]
     trace: Option<PathBuf>,
     /// Folder for the segments of the recorders, instead of the runtime directory.
@@ -52,15 +52,19 @@ impl Recording {
         self.stage.unwrap_or(default)
     }
 
+    /// Makes the folder of traces.
+    fn make_folder(&self) -> Result<()> {
+        let Some(folder) = &self.trace else { return Ok(()) };
+        std::fs::create_dir_all(folder).map_err(|source| Error::Path {
+            path: folder.clone(),
+            doing: "make the folder of traces",
+            source,
+        })
+    }
+
     /// The launcher of this program's processes. The folder of traces is made.
     pub(crate) fn launcher(&self) -> Result<Launcher> {
-        if let Some(folder) = &self.trace {
-            std::fs::create_dir_all(folder).map_err(|source| Error::Path {
-                path: folder.clone(),
-                doing: "make the folder of traces",
-                source,
-            })?;
-        }
+        self.make_folder()?;
         Ok(Launcher {
             stage: self.stage(),
             trace: self.trace.clone(),
@@ -94,6 +98,7 @@ impl Process {
                 }
             })?;
         }
+        self.recording.make_folder()?;
         Ok(Common {
             name: self.name.clone(),
             number: self.number,

@@ -5,7 +5,30 @@ use skopos_dataservice::case::servers;
 use skopos_dataservice::load::Size;
 use skopos_dataservice::process::Work;
 
+use std::process::{Command, Stdio};
+
 use crate::setup::launcher;
+
+#[test]
+fn the_folder_of_traces_of_a_server_is_made() {
+    let folder = Folder::new().expect("a folder");
+    let traces = folder.path().join("new/traces");
+    let start = |trace: &std::path::Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_skopos-dataservice"));
+        // The socket cannot be made, so the server ends at once.
+        command.args(["server", "--name", "kv", "--socket", "/proc/none/s", "--segments"]);
+        command.arg(folder.path().join("run")).arg("--trace").arg(trace).stdin(Stdio::null());
+        command.output().expect("it runs")
+    };
+    start(&traces);
+    let made = std::fs::read_dir(&traces).expect("made").flatten();
+    assert!(made.count() > 0, "the trace has begun");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "not a folder").expect("written");
+    let refused = start(&file.join("traces"));
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && text.contains("make the folder of traces"), "{text}");
+}
 
 #[test]
 fn a_server_ends_when_its_last_client_is_killed() {

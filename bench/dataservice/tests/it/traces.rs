@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use skopos_dataservice::case::findings::findings;
 use skopos_dataservice::case::{Case, table};
 use skopos_dataservice::view::View;
 use skopos_rpc::{Interval, Kind};
@@ -104,6 +105,29 @@ fn fewer_databases_are_fewer_calls() {
     let few = run("c3", 2048, |_| {});
     assert_eq!(many.of(Kind::Target, PUT).count(), 3 * 2 * 32);
     assert_eq!(few.of(Kind::Target, PUT).count(), 3 * 2 * 8);
+}
+
+/// Runs a case, smaller than it is, and returns what the findings say about its traces, the best first.
+fn found(name: &str, events: u32, change: impl FnOnce(&mut Case)) -> Vec<&'static str> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut case = table::find(name).expect("a case");
+    case.size.events = events;
+    change(&mut case);
+    case.run(&launcher(Some(folder.path().to_owned()))).expect("it runs");
+    findings(folder.path()).expect("traces").into_iter().map(|finding| finding.name).collect()
+}
+
+#[test]
+fn inputs_that_overflow_the_eager_buffer_are_found() {
+    // Sixty calls of 200 documents each.
+    let found = found("sonata", 12_000, |case| case.config.batch_size = 200);
+    assert!(found.contains(&"eager_overflow"), "{found:?}");
+}
+
+#[test]
+fn a_starved_progress_loop_is_found() {
+    let found = found("c5", 1024, |_| {});
+    assert_eq!(found.first(), Some(&"starved_progress"), "{found:?}");
 }
 
 /// The part of calls that were completed by a read which got as many events as it may.

@@ -86,7 +86,14 @@ static int check_nothing(void) {
     CHECK(skopos_rpc_options_new(NULL) == NULL);
     CHECK(skopos_rpc_start(NULL, NULL) == SKOPOS_RPC_INVALID);
     skopos_rpc_options_free(skopos_rpc_options_new("unused"));
-    const skopos_rpc_recorder *refused = NULL;
+    skopos_rpc_context nothing;
+    memset(&nothing, 0xff, sizeof nothing);
+    memset(&none, 0, sizeof none);
+    skopos_rpc_span_context(&none, &nothing);
+    CHECK(nothing.request_low == 0 && nothing.span == 0);
+    const skopos_rpc_recorder *refused = (const skopos_rpc_recorder *)&none;
+    CHECK(skopos_rpc_start(NULL, &refused) == SKOPOS_RPC_INVALID && refused == NULL);
+    refused = (const skopos_rpc_recorder *)&none;
     CHECK(skopos_rpc_start(skopos_rpc_options_new("Not A Name"), &refused) == SKOPOS_RPC_FAILED && refused == NULL);
     CHECK(skopos_rpc_global() == NULL && skopos_rpc_stage(NULL) == SKOPOS_RPC_STAGE_OFF);
     return 0;
@@ -190,6 +197,6 @@ int main(int count, char **arguments) {
     CHECK(record(recorder) == 0);
     CHECK(check_fork(recorder, arguments) == 0);
     CHECK(skopos_rpc_flush(recorder) == SKOPOS_RPC_OK);
-    /* exit() closes the recorder too, but has nobody to tell of a failure. */
+    /* exit() closes the recorder too, but has no caller to tell of a failure. */
     return skopos_rpc_close(recorder) == SKOPOS_RPC_OK ? 0 : 1;
 }

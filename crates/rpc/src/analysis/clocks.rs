@@ -5,7 +5,7 @@
 //! many calls of two machines gives θ with a bound; machines that never called each other are related through others,
 //! and the bounds add up. Processes of one boot of a machine have one clock already.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
@@ -42,7 +42,8 @@ pub struct PairOffset {
 pub struct Correction {
     /// The offset in ns, which is subtracted from the process's times.
     pub offset_ns: i64,
-    /// The greatest error of the offset in ns; `None` if no call relates the process to the reference.
+    /// The greatest error of the process's corrected times against the common clock, in ns: that of the offset, and that of
+    /// the process's own clock, which is never 0. `None` if no call relates the process to the reference.
     pub bound_ns: Option<u64>,
 }
 
@@ -65,9 +66,19 @@ impl Clocks {
         }
     }
 
-    /// The greatest bound of all corrections in ns.
+    /// The greatest difference between the corrected clocks of two processes in ns; of one process, its own error. 0 only if
+    /// no process is related to the common clock.
     pub fn bound_ns(&self) -> u64 {
-        self.corrections.iter().filter_map(|c| c.bound_ns).max().unwrap_or(0)
+        self.bound_of(0..self.corrections.len() as u32)
+    }
+
+    /// The same among some of the processes.
+    pub fn bound_of(&self, processes: impl IntoIterator<Item = u32>) -> u64 {
+        let distinct: BTreeSet<u32> = processes.into_iter().collect();
+        let of = |process: u32| self.corrections.get(process as usize)?.bound_ns;
+        let mut bounds: Vec<u64> = distinct.into_iter().filter_map(of).collect();
+        bounds.sort_unstable_by(|a, b| b.cmp(a));
+        bounds.into_iter().take(2).fold(0, u64::saturating_add)
     }
 
     /// Number of processes that no call relates to the others.
@@ -157,12 +168,18 @@ impl Pairs {
         pairs.into_values().collect()
     }
 
-    /// Relates all processes to the first one of the greatest group.
-    pub(crate) fn clocks(&self, processes: &[Process]) -> Clocks {
+    /// Relates all processes to the first one of the greatest group. `errors` has the greatest error of each process's clock
+    /// in ns, as the process recorded it.
+    pub(crate) fn clocks(&self, processes: &[Process], errors: &[u64]) -> Clocks {
         let pairs = self.offsets();
         let domains = domains(processes, &pairs);
         let edges = edges(&domains, &pairs);
-        let corrections = relate(&domains, &edges);
+        let mut corrections = relate(&domains, &edges);
+        for (process, correction) in corrections.iter_mut().enumerate() {
+            // A reading of a clock takes some time, also where a recorder says that it took none.
+            let error = errors.get(process).copied().unwrap_or(0).max(1);
+            correction.bound_ns = correction.bound_ns.map(|bound| bound.saturating_add(error));
+        }
         Clocks { corrections, pairs }
     }
 }
@@ -292,10 +309,10 @@ mod tests {
             (0, [2000, 2600], 1, [5 * S + 2250, 5 * S + 2550]),
             (2, [3 * S, 3 * S + 100], 1, [5 * S + 10, 5 * S + 60]),
         ];
-        let clocks = pairs(&calls).clocks(&[process("a"), process("b"), process("c")]);
+        let clocks = pairs(&calls).clocks(&[process("a"), process("b"), process("c")], &[]);
         let [a, b, c] = clocks.corrections[..] else { panic!("three processes") };
-        assert_eq!(a, Correction { offset_ns: 0, bound_ns: Some(0) });
-        assert!(b.offset_ns.abs_diff(5 * S) <= b.bound_ns.unwrap() && b.bound_ns.unwrap() <= 100);
+        assert_eq!(a, Correction { offset_ns: 0, bound_ns: Some(1) });
+        assert!(b.offset_ns.abs_diff(5 * S) <= b.bound_ns.unwrap() && b.bound_ns.unwrap() <= 101);
         assert!(c.offset_ns.abs_diff(3 * S) <= c.bound_ns.unwrap());
         assert!(c.bound_ns.unwrap() > b.bound_ns.unwrap());
         assert_eq!(clocks.correct(1, 5 * S), 5 * S - b.offset_ns);
@@ -304,17 +321,19 @@ mod tests {
     #[test]
     fn processes_of_one_boot_are_not_corrected_unless_their_calls_contradict() {
         let near = [(0, [0, 1000], 1, [10, 300])];
-        let clocks = pairs(&near).clocks(&[process("a"), process("a")]);
-        assert_eq!(clocks.corrections[1], Correction { offset_ns: 0, bound_ns: Some(0) });
+        // They agree as well as each of them knows the machine's clock, and not without any error.
+        let clocks = pairs(&near).clocks(&[process("a"), process("a")], &[40, 300]);
+        assert_eq!(clocks.corrections[1], Correction { offset_ns: 0, bound_ns: Some(300) });
+        assert_eq!((clocks.bound_ns(), clocks.bound_of([0, 0])), (340, 40));
         let far = [(0, [0, 1000], 1, [1_000_000, 1_000_500])];
-        let clocks = pairs(&far).clocks(&[process("a"), process("a")]);
+        let clocks = pairs(&far).clocks(&[process("a"), process("a")], &[]);
         assert!(clocks.corrections[1].offset_ns > 900_000);
     }
 
     #[test]
     fn a_process_without_calls_is_unrelated() {
-        let clocks = pairs(&[]).clocks(&[process("a"), process("b")]);
+        let clocks = pairs(&[]).clocks(&[process("a"), process("b")], &[]);
         assert_eq!(clocks.unrelated(), 1);
-        assert!(pairs(&[]).clocks(&[]).corrections.is_empty());
+        assert!(pairs(&[]).clocks(&[], &[]).corrections.is_empty());
     }
 }

@@ -51,6 +51,14 @@ pub struct Counts {
     pub hash_collisions: u64,
     /// Records and values for which the recorders of the processes had no room, as they counted them.
     pub unrecorded: u64,
+    /// Lamport clocks of callers that were too far ahead to be believed; the order of such calls is that of their times.
+    pub bounded_clocks: u64,
+    /// Contexts of a newer version, which processes read as far as they know them.
+    pub newer_contexts: u64,
+    /// Records of dead processes that a later process of the service removed from memory; a drain may have had some.
+    pub removed_dead: u64,
+    /// Variables whose source failed; they have no values from then on.
+    pub failed_sources: u64,
     /// Number of times that a recorder recorded less to keep its budget of overhead.
     pub budget_steps: u64,
 }
@@ -65,6 +73,13 @@ impl Counts {
             ("files have no end: their process still runs, or died", self.open_files),
             ("processes wrote a newer format, read as far as it is known", self.newer_processes),
             ("records or values had no room in their recorder", self.unrecorded),
+            ("Lamport clocks were too far ahead and were bounded", self.bounded_clocks),
+            ("contexts were of a newer version, read as far as it is known", self.newer_contexts),
+            (
+                "records of dead processes were removed, perhaps before they were drained",
+                self.removed_dead,
+            ),
+            ("variables have a source that failed", self.failed_sources),
             ("times a recorder recorded less to keep its budget", self.budget_steps),
             ("frames are of an unknown kind", self.unknown_frames),
             ("frames have a bad payload", self.bad_frames),

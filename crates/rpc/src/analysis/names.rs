@@ -82,6 +82,11 @@ impl Callpaths {
         self.paths.get(id as usize).unwrap_or(&self.paths[0])
     }
 
+    /// Returns true if `path` is that of a call that handlers of `above` make.
+    pub fn is_below(&self, path: PathId, above: PathId) -> bool {
+        path != above && above != OTHER && self.get(path).parent_hash == self.get(above).hash
+    }
+
     /// The number of the first callpath with this hash.
     pub fn by_hash(&self, hash: u64) -> Option<PathId> {
         self.by_hash.get(&hash).copied()

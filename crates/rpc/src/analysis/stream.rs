@@ -132,6 +132,8 @@ pub struct Reader {
     pub lengths: Vec<u64>,
     /// The last counters of each process.
     pub counters: Vec<Counters>,
+    /// The greatest error of the clock of each process in ns, as it recorded it.
+    pub clock_errors: Vec<u64>,
     pvar_numbers: HashMap<(String, String), u32>,
     peer_numbers: HashMap<String, u32>,
 }
@@ -211,7 +213,11 @@ impl Reader {
             }
             Frame::Clock(clock) => {
                 let is_credible = NS_PER_TICK.contains(&clock.ns_per_tick);
-                part.clock = if is_credible { Some(clock) } else { part.clock };
+                if is_credible {
+                    part.clock = Some(clock);
+                    let error = &mut self.clock_errors[part.process as usize];
+                    *error = (*error).max(clock.error_ns);
+                }
                 is_credible
             }
             Frame::Definition(definition) => self.define(part, definition).is_some(),
@@ -248,6 +254,7 @@ impl Reader {
                 self.counts.newer_processes += u64::from(process.version > TRACE_VERSION);
                 self.processes.push(process.clone());
                 self.counters.push(Counters::default());
+                self.clock_errors.push(0);
                 self.processes.len() as u32 - 1
             }
         }
@@ -411,10 +418,19 @@ impl Reader {
         self.counts.refused_callpaths = self.callpaths.refused();
         self.counts.hash_collisions = self.callpaths.collisions().len() as u64;
         for counters in &self.counters {
-            self.counts.unrecorded +=
-                counters.without_ring + counters.deleted + counters.values_refused;
-            self.counts.refused_callpaths += counters.nodes_refused + counters.names_refused;
-            self.counts.budget_steps += counters.budget_steps;
+            let counts = &mut self.counts;
+            // A damaged file may say any number.
+            let add = |count: &mut u64, counted: &[u64]| {
+                *count = counted.iter().fold(*count, |sum, n| sum.saturating_add(*n));
+            };
+            let unrecorded = [counters.without_ring, counters.deleted, counters.values_refused];
+            add(&mut counts.unrecorded, &unrecorded);
+            add(&mut counts.refused_callpaths, &[counters.nodes_refused, counters.names_refused]);
+            add(&mut counts.bounded_clocks, &[counters.clocks_bounded]);
+            add(&mut counts.newer_contexts, &[counters.newer_contexts]);
+            add(&mut counts.removed_dead, &[counters.removed_dead]);
+            add(&mut counts.failed_sources, &[counters.sources_failed]);
+            add(&mut counts.budget_steps, &[counters.budget_steps]);
         }
     }
 }

@@ -76,7 +76,7 @@ impl<'l> Trace<'l> {
             };
             return Err(Error::Input { input: "the trace".to_owned(), why });
         }
-        let clocks = survey.pairs.clocks(&reader.processes);
+        let clocks = survey.pairs.clocks(&reader.processes, &reader.clock_errors);
         let corrected = survey.extents.iter().enumerate().filter_map(|(process, extent)| {
             let (first, last) = (*extent)?;
             let process = process as u32;

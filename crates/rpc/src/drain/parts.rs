@@ -64,12 +64,22 @@ fn numbers(folder: &Path, stem: &str) -> Result<Vec<u32>, Error> {
     Ok(numbers)
 }
 
-/// Returns the last records of each ring in the last part of a trace, at most as many as a ring has.
+/// Returns the last records of each ring in the last part of a trace that has records, at most as many as a ring has. A
+/// part without any was begun for the end of a trace, or its disk was full.
 pub(crate) fn tail_of(folder: &Path, stem: &str) -> Result<HashMap<u32, Vec<u8>>, Error> {
+    for number in numbers(folder, stem)?.into_iter().rev() {
+        let tails = tails_in(&part_path(folder, stem, number))?;
+        if !tails.is_empty() {
+            return Ok(tails);
+        }
+    }
+    Ok(HashMap::new())
+}
+
+fn tails_in(part: &Path) -> Result<HashMap<u32, Vec<u8>>, Error> {
     let mut tails: HashMap<u32, Vec<u8>> = HashMap::new();
-    let Some(last) = numbers(folder, stem)?.pop() else { return Ok(tails) };
     let longest = skopos_shm::records::layout::MAX_RING_RECORDS as usize * RECORD_BYTES;
-    let mut frames = match Frames::open(&part_path(folder, stem, last)) {
+    let mut frames = match Frames::open(part) {
         Ok(frames) => frames,
         // Killed while it began the part.
         Err(Error::NotATrace { .. }) => return Ok(tails),
@@ -84,6 +94,7 @@ pub(crate) fn tail_of(folder: &Path, stem: &str) -> Result<HashMap<u32, Vec<u8>>
             }
         }
     }
+    tails.retain(|_, tail| !tail.is_empty());
     Ok(tails)
 }
 

@@ -10,6 +10,11 @@ use crate::drain::{Drain, described};
 use crate::error::Error;
 use crate::file::End;
 
+/// The most attempts to write the end of a dead process's trace and to remove its segment, one in each look. Several looks
+/// a second, so a disk that is full or a folder that is missing has minutes to come back; then the segment is given up,
+/// because it holds memory. Its records were written or counted at the first attempt.
+const MAX_END_ATTEMPTS: u32 = 1000;
+
 /// Drains the segments of a machine into a folder; for the agent of a node.
 #[derive(Debug)]
 pub struct Segments {
@@ -26,6 +31,18 @@ enum Known {
     Watched(RecordReader),
     /// Drained here.
     Drained(Box<Drain>),
+    /// The process ended and its records are taken; the end of the trace or the removal of the segment failed so far.
+    Ending(Box<Ending>),
+}
+
+/// A dead process whose records are taken: each record is written once, however often its end fails.
+#[derive(Debug)]
+struct Ending {
+    drain: Drain,
+    end: End,
+    /// The end is in the trace.
+    is_written: bool,
+    attempts: u32,
 }
 
 /// The work of one look.
@@ -83,6 +100,7 @@ impl Segments {
         let reader = match &known {
             Known::Watched(reader) => reader,
             Known::Drained(drain) => drain.reader(),
+            Known::Ending(_) => return self.end(path, known, work),
         };
         if reader.is_held() && !reader.is_closed() {
             let known = match known {
@@ -95,6 +113,7 @@ impl Segments {
                     step(&mut drain, work);
                     Known::Drained(drain)
                 }
+                ending @ Known::Ending(_) => ending,
             };
             self.known.insert(path.to_path_buf(), known);
             return Ok(());
@@ -102,13 +121,26 @@ impl Segments {
         let mut drain = match known {
             Known::Drained(drain) => *drain,
             Known::Watched(reader) => self.recover(reader)?,
+            ending @ Known::Ending(_) => return self.end(path, ending, work),
         };
-        let is_closed = drain.reader().is_closed();
         step(&mut drain, work);
-        drain.end(if is_closed { End::Closed } else { End::Recovered })?;
-        work.ended.extend(drain.path().map(Path::to_path_buf));
-        remove_record_segment(drain.reader())?;
-        Ok(())
+        let end = if drain.reader().is_closed() { End::Closed } else { End::Recovered };
+        let ending = Ending { drain, end, is_written: false, attempts: 0 };
+        self.end(path, Known::Ending(Box::new(ending)), work)
+    }
+
+    /// Ends the trace of a dead process and removes its segment. What fails is tried again at the next look.
+    fn end(&mut self, path: &Path, known: Known, work: &mut Drained) -> Result<(), Error> {
+        let Known::Ending(mut ending) = known else { return Ok(()) };
+        let result = ending.finish(work);
+        ending.attempts += 1;
+        let Err(error) = result else { return Ok(()) };
+        if ending.attempts >= MAX_END_ATTEMPTS {
+            remove_record_segment(ending.drain.reader())?;
+        } else {
+            self.known.insert(path.to_path_buf(), Known::Ending(ending));
+        }
+        Err(error)
     }
 
     /// Meets a segment: an earlier agent may have drained it, so the trace goes on behind what is written.
@@ -125,6 +157,7 @@ impl Segments {
     pub fn open_files(&self) -> impl Iterator<Item = &Path> {
         self.known.values().filter_map(|known| match known {
             Known::Drained(drain) => drain.path(),
+            Known::Ending(ending) => ending.drain.path(),
             Known::Watched(_) => None,
         })
     }
@@ -137,6 +170,18 @@ impl Segments {
         let mut drain = Drain::of(reader, &folder, self.limit);
         drain.resume(&folder)?;
         Ok(drain)
+    }
+}
+
+impl Ending {
+    fn finish(&mut self, work: &mut Drained) -> Result<(), Error> {
+        if !self.is_written {
+            self.drain.end(self.end)?;
+            self.is_written = true;
+            work.ended.extend(self.drain.path().map(Path::to_path_buf));
+        }
+        remove_record_segment(self.drain.reader())?;
+        Ok(())
     }
 }
 

@@ -118,7 +118,7 @@ impl<'p, F: Format> Pass<'p, F> {
 
 impl<F: Format> Visit for Pass<'_, F> {
     fn side(&mut self, side: &Side, reader: &Reader) {
-        // The rest of the trace is passed over once nobody reads it.
+        // The rest of the trace is passed over once its reader has gone.
         if self.failure.is_some() {
             return;
         }

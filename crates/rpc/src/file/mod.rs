@@ -89,6 +89,9 @@ pub struct Process {
     pub intervals: Vec<String>,
     /// Intervals that the host cannot see, with the reason.
     pub unseen: BTreeMap<String, String>,
+    /// Variables whose source failed, with the reason. They have no values from then on.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed_variables: BTreeMap<String, String>,
 }
 
 /// A moment on the clock of a process and on that of the world.
@@ -161,6 +164,14 @@ pub struct Counters {
     pub values_refused: u64,
     /// Definitions for which shared memory had no room.
     pub definitions_refused: u64,
+    /// Lamport clocks of other processes that were too far ahead to be taken as they were.
+    pub clocks_bounded: u64,
+    /// Contexts of a newer version, read as far as they are known.
+    pub newer_contexts: u64,
+    /// Records in segments of dead processes that the recorder removed at its start; an agent may have written some of them.
+    pub removed_dead: u64,
+    /// Variables whose source failed and is not called any more; [`Process::failed_variables`] has the reasons.
+    pub sources_failed: u64,
     /// Number of times that the budget of overhead switched something off.
     pub budget_steps: u64,
     /// Stage of recording: 0 off, 1 context, 2 spans, 3 full.
@@ -211,13 +222,4 @@ pub enum Definition {
     Peer(Peer),
     /// A variable.
     Pvar(PvarInfo),
-}
-
-/// Returns `name`, cut to `limit` bytes at a character.
-pub(crate) fn cut(name: &str, limit: usize) -> &str {
-    let mut end = name.len().min(limit);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
 }

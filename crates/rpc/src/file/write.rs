@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ClockPoint, Counters, Definition, End, FRAME_HEAD_BYTES, FRAME_MAGIC, MAX_PAYLOAD_BYTES,
-    Process, cut, kind,
+    Process, kind,
 };
 use crate::error::Error;
 use crate::record::RECORD_BYTES;
+use crate::text::cut;
 
 /// Bytes that are collected before they are written: a system call for a thousand records.
 const BUFFER_BYTES: usize = 64 << 10;

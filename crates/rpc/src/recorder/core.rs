@@ -1,6 +1,6 @@
 //! The state of a recorder that spans need, and its names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
@@ -11,15 +11,31 @@ use skopos_shm::records::layout::Counter;
 use skopos_shm::ticks::Ticks;
 
 use crate::callpath::{ROOT, child, name_hash};
-use crate::file::{Definition, MAX_NAME_BYTES, Node, Peer, cut};
+use crate::file::{Definition, MAX_NAME_BYTES, Node, Peer};
 use crate::pvar::Registry;
+use crate::text::cut;
 
 /// Most callpath nodes of a process, and most names of calls: a thousand times those of a service, 4 MiB of memory.
 pub const MAX_NODES: usize = 65_536;
 /// Most names of peers: the number in a record has 16 bits.
 pub const MAX_PEERS: usize = 65_535;
+/// Most names of calls, most names of peers and most callpath nodes that come from requests of other processes: three
+/// quarters of each table. So a peer that invents names or callpaths leaves a quarter, many times the names of a
+/// service, to the calls that this process begins by itself.
+pub const MAX_FOREIGN: usize = MAX_NODES / 4 * 3;
 /// Name of the node of all callpaths for which there is no room. It has number 0.
 pub const OTHER: &str = "other";
+
+/// Number of that node.
+const OTHER_NODE: u32 = 0;
+/// Hash of that node.
+const OTHER_HASH: u64 = child(ROOT, name_hash(OTHER));
+
+/// Returns the hash of a node below the path `parent_hash`: calls below a path without room are calls below `other`, so
+/// that their paths are as few as their names.
+pub(crate) const fn hash_of(node: u32, parent_hash: u64, rpc: Rpc) -> u64 {
+    if node == OTHER_NODE { OTHER_HASH } else { child(parent_hash, rpc.hash) }
+}
 
 /// The interned name of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +78,28 @@ struct Names {
     /// By parent hash and number of the name.
     nodes: HashMap<(u64, u32), u32>,
     peers: HashMap<String, u16>,
+    /// Hashes of the nodes that requests of other processes brought, and of those below them.
+    foreign_nodes: HashSet<u64>,
+    foreign_rpcs: usize,
+    foreign_peers: usize,
+}
+
+/// The side from which a name or a callpath comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The code of this process.
+    Own,
+    /// A request of another process.
+    Foreign,
+}
+
+impl Names {
+    /// Returns the number of the next callpath node; `None` if there is no room.
+    fn next_node(&self, source: Source) -> Option<u32> {
+        let is_full = self.nodes.len() >= MAX_NODES
+            || source == Source::Foreign && self.foreign_nodes.len() >= MAX_FOREIGN;
+        (!is_full).then_some(self.nodes.len() as u32)
+    }
 }
 
 impl Inner {
@@ -83,8 +121,8 @@ impl Inner {
             names: Mutex::new(names),
             drainer: OnceLock::new(),
         };
-        let (parent_hash, hash) = (ROOT, child(ROOT, Rpc::OTHER.hash));
-        inner.define(&Definition::Node(Node { id: 0, parent_hash, hash, name: OTHER.to_owned() }));
+        let (id, parent_hash, hash) = (OTHER_NODE, ROOT, OTHER_HASH);
+        inner.define(&Definition::Node(Node { id, parent_hash, hash, name: OTHER.to_owned() }));
         inner
     }
 
@@ -117,7 +155,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn rpc(&self, name: &str) -> Rpc {
+    pub(crate) fn rpc(&self, name: &str, source: Source) -> Rpc {
         // Another thread of the parent may have held the lock at the fork.
         if !self.segment.is_own() {
             return Rpc::OTHER;
@@ -127,17 +165,19 @@ impl Inner {
         if let Some(id) = names.rpcs.get(name) {
             return Rpc { id: *id, hash: name_hash(name) };
         }
-        if names.rpc_names.len() >= MAX_NODES {
+        let is_foreign = source == Source::Foreign;
+        if names.rpc_names.len() >= MAX_NODES || is_foreign && names.foreign_rpcs >= MAX_FOREIGN {
             self.count(Counter::NamesRefused);
             return Rpc::OTHER;
         }
         let id = names.rpc_names.len() as u32;
         names.rpc_names.push(name.to_owned());
         names.rpcs.insert(name.to_owned(), id);
+        names.foreign_rpcs += usize::from(is_foreign);
         Rpc { id, hash: name_hash(name) }
     }
 
-    pub(crate) fn peer(&self, name: &str) -> PeerId {
+    pub(crate) fn peer(&self, name: &str, source: Source) -> PeerId {
         if !self.segment.is_own() {
             return PeerId(0);
         }
@@ -146,7 +186,9 @@ impl Inner {
         if let Some(id) = names.peers.get(name) {
             return PeerId(*id);
         }
-        let room = u16::try_from(names.peers.len() + 1).ok();
+        let is_foreign = source == Source::Foreign;
+        let has_room = !is_foreign || names.foreign_peers < MAX_FOREIGN;
+        let room = u16::try_from(names.peers.len() + 1).ok().filter(|_| has_room);
         let Some(id) = room.filter(|id| usize::from(*id) <= MAX_PEERS) else {
             self.count(Counter::PeersRefused);
             return PeerId(0);
@@ -156,25 +198,34 @@ impl Inner {
             return PeerId(0);
         }
         names.peers.insert(name.to_owned(), id);
+        names.foreign_peers += usize::from(is_foreign);
         PeerId(id)
     }
 
-    /// Returns the node of a call below the path `parent_hash`; node 0 if there is no room.
+    /// Returns the node of a call below the path `parent_hash`; node 0 if there is no room. `source` says from where the
+    /// path above comes; a path below a foreign one is foreign too.
     #[cold]
-    pub(crate) fn node(&self, parent_hash: u64, rpc: Rpc) -> u32 {
+    pub(crate) fn node(&self, parent_hash: u64, rpc: Rpc, source: Source) -> u32 {
         let mut names = unpoisoned(self.names.lock());
         if let Some(id) = names.nodes.get(&(parent_hash, rpc.id)) {
             return *id;
         }
-        let id = names.nodes.len() as u32;
-        let Some(name) = names.rpc_names.get(rpc.id as usize) else { return 0 };
-        let (hash, name) = (child(parent_hash, rpc.hash), name.clone());
-        let is_full = id as usize >= MAX_NODES;
-        if is_full || !self.define(&Definition::Node(Node { id, parent_hash, hash, name })) {
+        let is_foreign = parent_hash != ROOT
+            && (source == Source::Foreign || names.foreign_nodes.contains(&parent_hash));
+        let source = if is_foreign { Source::Foreign } else { Source::Own };
+        let Some(name) = names.rpc_names.get(rpc.id as usize).cloned() else { return 0 };
+        let hash = child(parent_hash, rpc.hash);
+        let defined = names
+            .next_node(source)
+            .filter(|id| self.define(&Definition::Node(Node { id: *id, parent_hash, hash, name })));
+        let Some(id) = defined else {
             self.count(Counter::NodesRefused);
-            return 0;
-        }
+            return OTHER_NODE;
+        };
         names.nodes.insert((parent_hash, rpc.id), id);
+        if is_foreign {
+            names.foreign_nodes.insert(hash);
+        }
         id
     }
 }

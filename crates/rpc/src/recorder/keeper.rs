@@ -50,6 +50,8 @@ pub(crate) struct Keeper {
     /// Records that were drained, for the estimate of the cost.
     records: AtomicU64,
     is_over: AtomicBool,
+    /// Held while the stage is computed and set, so that the last of two threads sets the one that holds.
+    changing: Mutex<()>,
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -66,12 +68,18 @@ impl Keeper {
             stage_file,
             records: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
+            changing: Mutex::new(()),
             thread: Mutex::new(None),
         }
     }
 
     /// Makes the stage the smallest of those that program, file and budget allow.
     pub(crate) fn apply_stage(&self, inner: &Inner) {
+        // Another thread of the parent may have held the lock at the fork.
+        if !inner.segment.is_own() {
+            return;
+        }
+        let _changing = unpoisoned(self.changing.lock());
         let outside = self.outside.load(Ordering::Relaxed);
         let wanted = self.wanted.load(Ordering::Relaxed);
         let wanted = if outside == NO_STAGE { wanted } else { outside };
@@ -135,6 +143,10 @@ pub(crate) struct Work {
     pub(crate) budget: Budget,
     pub(crate) facts: Option<Facts>,
     pub(crate) samples: Option<RecordWriter>,
+    /// Describes the process anew, with the variables whose source failed.
+    pub(crate) describe: Box<dyn Fn() + Send>,
+    /// Number of sources that had failed at the last description.
+    pub(crate) failures: u32,
 }
 
 impl Work {
@@ -172,6 +184,12 @@ impl Work {
         }
         if let Some(facts) = &mut self.facts {
             facts.publish(&inner.registry, &values);
+        }
+        let failures = inner.registry.failures();
+        if failures != self.failures {
+            self.failures = failures;
+            inner.segment.set_counter(Counter::SourcesFailed, failures.into());
+            (self.describe)();
         }
         if number.is_multiple_of(COUNTERS_TICKS)
             && let Some(drain) = unpoisoned(keeper.drain.lock()).as_mut()

@@ -8,7 +8,7 @@ mod options;
 mod budget;
 mod keeper;
 
-pub use core::{MAX_NODES, MAX_PEERS, OTHER, PeerId, Rpc};
+pub use core::{MAX_FOREIGN, MAX_NODES, MAX_PEERS, OTHER, PeerId, Rpc};
 pub use options::{
     DEFAULT_BUDGET, DEFAULT_RING_RECORDS, DEFAULT_THREADS, DEFAULT_TRACE_BYTES, Options,
     TRACE_VARIABLE,
@@ -22,7 +22,7 @@ use std::sync::{LazyLock, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use skopos_model::unpoisoned;
-use skopos_shm::records::layout::FOLDER_DEFINITION;
+use skopos_shm::records::layout::{Counter, FOLDER_DEFINITION};
 use skopos_shm::records::{RecordReader, RecordSegment, record_segments, remove_record_segment};
 use skopos_shm::ticks::Ticks;
 
@@ -33,12 +33,13 @@ use crate::file::{Counters, Definition, Process, kind};
 use crate::pvar::Registry;
 use crate::record::Kind;
 use crate::recorder::budget::Budget;
-use crate::recorder::core::Inner;
+use crate::recorder::core::{Inner, Source};
 use crate::recorder::keeper::{Facts, Keeper, Work, register_own};
 
 /// Time for the first estimate of the length of a tick; the error is some millionths, and the next second corrects it.
 const FIRST_ESTIMATE: Duration = Duration::from_millis(2);
-/// Most segments of dead processes of one service that a new one leaves for the agent: 150 MiB of memory at worst.
+/// Most segments of dead processes of one service that a new one leaves for the agent. A segment takes memory as it is
+/// used: with the default rings at most 48 MiB, so these take at most 192 MiB.
 const KEPT_DEAD: usize = 4;
 /// Readings of the clock by which its cost is estimated.
 const CLOCK_READINGS: u32 = 256;
@@ -81,17 +82,22 @@ fn clock_cost(ticks: Ticks) -> f64 {
     started.elapsed().as_nanos() as f64 / f64::from(CLOCK_READINGS)
 }
 
-/// Removes the oldest segments of dead processes of this service; the youngest stay for the agent.
-fn remove_old_dead(dir: &Path, name: &str) -> Result<(), Error> {
+/// Removes the oldest segments of dead processes of this service; the youngest stay for the agent. Returns the number of
+/// records in them that their processes had not written.
+fn remove_old_dead(dir: &Path, name: &str) -> Result<u64, Error> {
     let opened =
         record_segments(dir)?.into_iter().filter_map(|path| RecordReader::open(&path).ok());
     let mut dead: Vec<_> =
         opened.filter(|segment| segment.name() == name && !segment.is_held()).collect();
     dead.sort_by_key(|segment| std::cmp::Reverse(segment.created_at()));
+    let mut left = 0_u64;
     for segment in dead.iter().skip(KEPT_DEAD) {
-        remove_record_segment(segment)?;
+        let waiting: u64 = (0..segment.rings()).map(|ring| segment.waiting(ring)).sum();
+        if remove_record_segment(segment)? {
+            left = left.saturating_add(waiting);
+        }
     }
-    Ok(())
+    Ok(left)
 }
 
 impl Recorder {
@@ -106,7 +112,7 @@ impl Recorder {
         let ticks = Ticks::find();
         let first = ticks.moment();
         let dir = options.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
-        remove_old_dead(&dir, &options.name)?;
+        let removed = remove_old_dead(&dir, &options.name)?;
         let segment = RecordSegment::builder(&options.name)
             .node(&options.node)
             .dir(&dir)
@@ -117,6 +123,7 @@ impl Recorder {
                 skopos_shm::Error::Name(name) => Error::Name(name),
                 e => e.into(),
             })?;
+        segment.set_counter(Counter::RemovedDead, removed);
         std::thread::sleep(FIRST_ESTIMATE);
         let now = ticks.moment();
         let ns_per_tick = now.ns_per_tick(&first).unwrap_or(1.0);
@@ -124,7 +131,7 @@ impl Recorder {
         let inner = Inner::new(segment, ticks, ns_per_tick);
         describe(&inner, &options.process)?;
         let started = Self::with_trace(&inner, &options);
-        // Nobody else knows the segment yet, so a failure takes it back.
+        // No other process knows the segment yet, so a failure takes it back.
         let drain = started.inspect_err(|_| inner.segment.close(true))?;
         let stage_file = dir.join(format!("{}.{STAGE_ENDING}", options.name));
         let keeper = Keeper::new(drain, options.stage, stage_file);
@@ -141,7 +148,8 @@ impl Recorder {
         let budget = Budget::new(options.budget, clock_cost(ticks));
         let samples = shared.inner.segment.claim();
         let Shared { inner, keeper, .. } = shared;
-        let work = Work { inner, keeper, first, budget, facts, samples };
+        let describe = Box::new(|| describe_failures(shared));
+        let work = Work { inner, keeper, first, budget, facts, samples, describe, failures: 0 };
         let thread = std::thread::Builder::new()
             .name("skopos-rpc".to_owned())
             .spawn(|| work.run())
@@ -180,12 +188,24 @@ impl Recorder {
     /// Interns the name of a call; names over [`MAX_NODES`] count as [`OTHER`]. Do it once for each call, not for each
     /// request: it takes a lock.
     pub fn rpc(&self, name: &str) -> Rpc {
-        self.0.map_or(Rpc::OTHER, |shared| shared.inner.rpc(name))
+        self.0.map_or(Rpc::OTHER, |shared| shared.inner.rpc(name, Source::Own))
+    }
+
+    /// Interns the name of a call that came with a request of another process, before it is known whether the service has
+    /// such a call. Those names have a share of the table, [`MAX_FOREIGN`]; further ones count as [`OTHER`].
+    pub fn foreign_rpc(&self, name: &str) -> Rpc {
+        self.0.map_or(Rpc::OTHER, |shared| shared.inner.rpc(name, Source::Foreign))
     }
 
     /// Interns the name of another entity, such as an address; the unknown entity if there are more than [`MAX_PEERS`].
     pub fn peer(&self, name: &str) -> PeerId {
-        self.0.map_or(PeerId(0), |shared| shared.inner.peer(name))
+        self.0.map_or(PeerId(0), |shared| shared.inner.peer(name, Source::Own))
+    }
+
+    /// Interns the name of an entity that sent a request. Those names have a share of the table, [`MAX_FOREIGN`]; further
+    /// ones are the unknown entity.
+    pub fn foreign_peer(&self, name: &str) -> PeerId {
+        self.0.map_or(PeerId(0), |shared| shared.inner.peer(name, Source::Foreign))
     }
 
     /// Begins the caller's side of a call, below `parent`; without a parent a new request begins.
@@ -312,6 +332,13 @@ impl Recorder {
         unpoisoned(ALL.lock()).retain(|other| !std::ptr::eq(*other, shared));
         result
     }
+}
+
+/// Describes the process anew, with the variables whose source failed. Without room for it, the segment counts that.
+fn describe_failures(shared: &Shared) {
+    let mut process = unpoisoned(shared.process.lock());
+    process.failed_variables = shared.inner.registry.failed();
+    let _ = describe(&shared.inner, &process);
 }
 
 /// Appends the description of the process to the definitions.

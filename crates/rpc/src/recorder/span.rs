@@ -6,13 +6,13 @@ use skopos_shm::records::Stored;
 use skopos_shm::records::layout::Counter;
 
 use crate::callpath::ROOT;
-use crate::context::{Context, RECORDED};
+use crate::context::{Context, NEWER, RECORDED};
 use crate::interval::Interval;
 use crate::pvar::{Bound, Pvar};
 use crate::record::{
     DETAILS_VALUES, Kind, RECORD_WORDS, SpanRecord, Status, Tagged, details_words,
 };
-use crate::recorder::core::{Inner, PeerId, Rpc};
+use crate::recorder::core::{Inner, PeerId, Rpc, Source};
 use crate::recorder::local;
 use crate::recorder::stage::Stage;
 
@@ -52,7 +52,7 @@ struct Live {
 
 /// Returns the context of a new request.
 pub(crate) fn new_request(inner: &Inner) -> Context {
-    let begin = local::begin(inner, ROOT, Rpc::OTHER, 0);
+    let begin = local::begin(inner, (ROOT, Source::Own), Rpc::OTHER, 0);
     let (request, span) = begin.map_or(((0, 1), 1), |begin| (begin.request, begin.span));
     Context {
         request_low: request.1,
@@ -86,12 +86,17 @@ impl Span {
         // The context of a caller that records nothing: its requests are not told apart.
         let context = context.filter(|c| c.span != 0 || c.flags & RECORDED != 0);
         let (above, clock) = context.map_or((ROOT, 0), |c| (c.callpath, c.lamport));
-        let Some(begin) = local::begin(inner, above, rpc, clock) else { return Self::OFF };
         let is_target = kind == Kind::Target;
+        let source = if is_target { Source::Foreign } else { Source::Own };
+        let begin = local::begin(inner, (above, source), rpc, clock);
+        let Some(begin) = begin else { return Self::OFF };
+        if is_target && context.is_some_and(|c| c.flags & NEWER != 0) {
+            inner.count(Counter::NewerContexts);
+        }
         let (request, parent, order, flags) = match context {
             Some(c) => {
                 let order = if is_target { c.order } else { c.next_order() };
-                ((c.request_high, c.request_low), c.span, order, c.flags)
+                ((c.request_high, c.request_low), c.span, order, c.flags & !NEWER)
             }
             None => (begin.request, 0, 1, RECORDED),
         };

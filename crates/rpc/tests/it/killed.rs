@@ -6,6 +6,7 @@ use std::time::Duration;
 use skopos_rpc::drain::Segments;
 use skopos_rpc::file::End;
 use skopos_rpc::{Options, PvarClass, Recorder, Stage, Status};
+use skopos_shm::records::{RecordReader, record_segments};
 
 use crate::support::{Place, child_dir, eventually};
 
@@ -123,6 +124,63 @@ fn an_agent_drains_processes_without_a_trace_and_recovers_them() {
         assert!(written == records + work.records || trace.lost > 0);
         assert_eq!(trace.lost, lost + work.lost);
     }
+}
+
+/// An end that failed once brought all records a second time, with each look.
+#[test]
+fn a_dead_process_whose_segment_cannot_be_removed_is_written_once() {
+    let place = Place::new();
+    let recorder = Recorder::start(Options::new("kv").dir(place.run())).expect("started");
+    let put = recorder.rpc("put");
+    for _ in 0..100 {
+        recorder.origin(put, None).end(Status::Ok);
+    }
+    recorder.close().expect("closed");
+    // A folder in the place of the file that is locked while a segment is removed.
+    let lock = place.run().join(".lock");
+    std::fs::remove_file(&lock).expect("made by the recorder");
+    std::fs::create_dir(&lock).expect("a folder");
+    let mut segments = Segments::new(vec![place.run()], place.traces(), LIMIT);
+    let (mut records, mut ended) = (0, 0);
+    for _ in 0..4 {
+        let work = segments.poll();
+        assert_eq!(work.failures.len(), 1, "{:?}", work.failures);
+        (records, ended) = (records + work.records, ended + work.ended.len());
+    }
+    std::fs::remove_dir(&lock).expect("empty");
+    // Another agent begins meanwhile: it finds the records of the first one.
+    let work = Segments::new(vec![place.run()], place.traces(), LIMIT).poll();
+    assert!(work.failures.is_empty() && work.records == 0, "{work:?}");
+    let trace = place.read();
+    assert_eq!((records, ended, trace.spans.len()), (100, 1, 100));
+    assert_eq!(trace.end, Some(End::Closed));
+    assert_eq!(segments.poll().records, 0, "the segment has gone");
+}
+
+/// Segments that a new process of the service removes had records that nothing counted.
+#[test]
+fn records_in_removed_segments_of_dead_processes_are_counted() {
+    const DEAD: usize = 6;
+    let place = Place::new();
+    let children: Vec<_> =
+        (0..DEAD).map(|_| place.child("killed::record_without_a_trace")).collect();
+    let segments = || -> Vec<RecordReader> {
+        let paths = record_segments(&place.run()).unwrap_or_default();
+        paths.iter().filter_map(|path| RecordReader::open(path).ok()).collect()
+    };
+    let waiting = |segment: &RecordReader| {
+        (0..segment.rings()).map(|ring| segment.waiting(ring)).sum::<u64>()
+    };
+    let recorded = || segments().iter().filter(|segment| waiting(segment) > 0).count() == DEAD;
+    eventually("records of all", || recorded().then_some(()));
+    drop(children);
+    let mut dead = segments();
+    dead.sort_by_key(RecordReader::created_at);
+    let expected: u64 = dead[..DEAD - 4].iter().map(waiting).sum();
+    let recorder = Recorder::start(Options::new("kv").dir(place.run())).expect("started");
+    let removed = recorder.counters().removed_dead;
+    recorder.close().expect("closed");
+    assert!(removed > 0 && removed == expected, "{removed} of {expected}");
 }
 
 /// An agent that starts again once wrote all records of the rings a second time.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Barrier;
 
 use skopos_rpc::file::End;
-use skopos_rpc::recorder::{MAX_NODES, STAGE_ENDING};
+use skopos_rpc::recorder::{MAX_FOREIGN, MAX_NODES, STAGE_ENDING};
 use skopos_rpc::{Context, Interval, Kind, Options, PvarClass, Recorder, Stage, Status};
 use skopos_shm::{Host, Publisher, Reader};
 
@@ -87,18 +87,116 @@ fn a_million_names_are_bounded_and_counted() {
 fn callpaths_that_are_one_too_many_count_as_other() {
     let place = Place::new();
     let recorder = Recorder::start(place.options().stage(Stage::Spans)).expect("started");
-    let put = recorder.rpc("put");
+    let (put, get) = (recorder.rpc("put"), recorder.rpc("get"));
     let mut context = recorder.new_request();
-    for path in 0..MAX_NODES as u64 + 100 {
+    // A peer that invents callpaths, below which this process makes calls of its own.
+    for path in 0..MAX_FOREIGN as u64 {
         context.callpath = path + 1;
-        recorder.target(put, &context).end(Status::Ok);
+        let served = recorder.target(put, &context);
+        recorder.origin(get, Some(&served.context())).end(Status::Ok);
+        served.end(Status::Ok);
+    }
+    let refused = recorder.counters().nodes_refused;
+    // Half of them have a node for the target, and one for the call below; the calls below `other` share one.
+    assert_eq!(refused as usize, MAX_FOREIGN - MAX_FOREIGN / 2);
+    // Calls that begin here have their part of the table: their names are there, and not `other`.
+    let own: Vec<_> = (0..1000).map(|call| recorder.rpc(&format!("own{call}"))).collect();
+    for rpc in own {
+        recorder.origin(rpc, None).end(Status::Ok);
     }
     recorder.close().expect("closed");
     let counters = recorder.counters();
-    assert_eq!((counters.nodes_refused, counters.definitions_refused), (101, 0));
+    assert_eq!((counters.nodes_refused, counters.definitions_refused), (refused, 0));
     let trace = place.read();
     let others = trace.spans.iter().filter(|(span, _)| span.node == 0).count();
-    assert!(others == 101 || trace.lost > 0, "{others}");
+    assert!(others as u64 == refused || trace.lost > 0, "{others}");
+    let own = trace.nodes.values().filter(|node| node.name.starts_with("own")).count();
+    assert!(own == 1000 && MAX_NODES > MAX_FOREIGN, "{own}");
+}
+
+/// Names that a peer invented once filled the tables, and calls of the process itself counted as `other`.
+#[test]
+fn names_of_a_peer_leave_room_for_those_of_the_process() {
+    let place = Place::new();
+    let recorder = Recorder::start(place.options().stage(Stage::Spans)).expect("started");
+    for number in 0..MAX_NODES {
+        recorder.foreign_rpc(&format!("/invented/{number}"));
+        recorder.foreign_peer(&format!("10.0.0.1:{number}"));
+    }
+    let refused = (MAX_NODES - MAX_FOREIGN) as u64;
+    let counters = recorder.counters();
+    assert_eq!((counters.names_refused, counters.peers_refused), (refused, refused));
+    let mut call = recorder.origin(recorder.rpc("put"), None);
+    call.peer(recorder.peer("n01"));
+    call.end(Status::Ok);
+    recorder.close().expect("closed");
+    let trace = place.read();
+    let (put, _) = trace.spans[0];
+    assert_eq!((trace.nodes[&put.node].name.as_str(), put.peer > 0), ("put", true));
+    assert_eq!(recorder.counters().names_refused, refused);
+}
+
+#[test]
+fn contexts_of_a_newer_version_are_read_and_counted() {
+    let place = Place::new();
+    let recorder = Recorder::start(place.options()).expect("started");
+    let put = recorder.rpc("put");
+    let known = recorder.new_request();
+    let mut bytes = known.to_bytes().to_vec();
+    bytes[0] += 0x30;
+    bytes.extend(b"what is new");
+    let newer = Context::from_bytes(&bytes).expect("as far as it is known");
+    for context in [&known, &newer, &newer] {
+        let served = recorder.target(put, context);
+        assert_eq!(served.context().flags, skopos_rpc::context::RECORDED);
+        recorder.origin(put, Some(&served.context())).end(Status::Ok);
+        served.end(Status::Ok);
+    }
+    recorder.close().expect("closed");
+    let trace = place.read();
+    assert_eq!((trace.counters.newer_contexts, trace.spans.len()), (2, 6));
+    assert!(trace.spans.iter().all(|(span, _)| span.request_low == known.request_low));
+}
+
+/// A thread that changed the stage while another one closed the recorder once switched it on again, for good.
+#[test]
+fn a_recorder_that_is_closed_stays_off_when_another_thread_changes_its_stage() {
+    for round in 0..40 {
+        let place = Place::new();
+        let options = Options::new("kv").dir(place.run()).rings(1, 64).stage(Stage::Off);
+        let recorder = Recorder::start(options).expect("started");
+        std::thread::scope(|scope| {
+            let changing =
+                scope.spawn(|| (0..20_000).for_each(|_| recorder.set_stage(Stage::Full)));
+            while recorder.stage() == Stage::Off {
+                std::thread::yield_now();
+            }
+            recorder.close().expect("closed");
+            changing.join().expect("no panic");
+        });
+        assert_eq!(recorder.stage(), Stage::Off, "round {round}");
+    }
+}
+
+/// A source that panics once ended the thread of the recorder, and nothing was written any more.
+#[test]
+fn a_variable_whose_source_panics_is_named_in_the_trace_and_recording_goes_on() {
+    let place = Place::new();
+    let recorder = Recorder::start(place.options()).expect("started");
+    let registry = recorder.pvars();
+    registry.register_source("broken", PvarClass::Level, "", || panic!("no pool")).expect("new");
+    registry.register_source("posted", PvarClass::Level, "", || 5).expect("new");
+    eventually("the failure", || (recorder.counters().sources_failed == 1).then_some(()));
+    let samples = place.read().samples.len();
+    eventually("a later sample", || (place.read().samples.len() > samples).then_some(()));
+    recorder.origin(recorder.rpc("put"), None).end(Status::Ok);
+    recorder.close().expect("closed");
+    let trace = place.read();
+    let failed = [("broken".to_owned(), "no pool".to_owned())].into();
+    assert_eq!(trace.processes.last().expect("described").failed_variables, failed);
+    let posted = trace.pvars.values().find(|pvar| pvar.name == "posted").expect("a definition");
+    let values = trace.samples.iter().flat_map(|sample| sample.values);
+    assert!(values.filter(|v| v.pvar() == Some(posted.number)).all(|v| v.value() == 5));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The fixed part of the header of a recorder's segment: decoded and checked once.
 
+use crate::dir;
 use crate::header::Refusal;
 use crate::layout::{FIXED_BYTES, HEADER_BYTES, MAX_FILE_BYTES, MAX_NAME_BYTES};
 use crate::process::Identity;
 use crate::records::layout::{
-    HEADS_OFFSET, MAX_RING_RECORDS, MAX_RINGS, MIN_RING_RECORDS, RECORDS_MAGIC, RECORDS_VERSION,
-    RING_HEAD_BYTES, SLOT_BYTES,
+    HEADS_OFFSET, MAX_RING_RECORDS, MAX_RINGS, MAX_SERVICE_NAME_BYTES, MIN_RING_RECORDS,
+    RECORDS_MAGIC, RECORDS_VERSION, RING_HEAD_BYTES, SLOT_BYTES,
 };
 
 /// The fixed fields after their check.
@@ -98,7 +99,7 @@ impl RecordsHeader {
             },
             uid: u32_at(84),
             created_at: u64_at(96).cast_signed(),
-            name: text_at(bytes, 112, u32_at(104))?,
+            name: service_name(text_at(bytes, 112, u32_at(104))?)?,
             node: text_at(bytes, 176, u32_at(108))?,
             drains_itself: u32_at(240) != 0,
         };
@@ -119,6 +120,14 @@ impl RecordsHeader {
         }
         Ok(header)
     }
+}
+
+/// Refuses a name that no recorder has: it becomes a part of the names of files.
+fn service_name(name: String) -> Result<String, Refusal> {
+    let is_one = name.len() <= MAX_SERVICE_NAME_BYTES && dir::check_name(&name).is_ok();
+    let damaged =
+        || Refusal::Damaged("the name of its service is not that of a recorder".to_owned());
+    if is_one { Ok(name) } else { Err(damaged()) }
 }
 
 /// Returns the ASCII text of `len` bytes at `at`.

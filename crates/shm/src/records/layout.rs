@@ -131,6 +131,14 @@ pub enum Counter {
     OverheadNs = 9,
     /// Definitions for which there was no room.
     DefinitionsRefused = 10,
+    /// Lamport clocks of other processes that were too far ahead to be taken as they were.
+    ClocksBounded = 11,
+    /// Contexts of a newer version, read as far as they are known.
+    NewerContexts = 12,
+    /// Records in segments of dead processes that the recorder removed at its start. A drain may have had some of them.
+    RemovedDead = 13,
+    /// Variables whose source failed and is not called any more.
+    SourcesFailed = 14,
 }
 
 /// The part of the header that changes while the segment lives.

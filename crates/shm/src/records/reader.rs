@@ -202,6 +202,14 @@ impl RecordReader {
         self.ring(ring).map_or(0, |ring| ring.head.drained.load(Ordering::Relaxed))
     }
 
+    /// Returns the number of records in a ring that the process itself has not drained, at most as many as a ring has.
+    pub fn waiting(&self, ring: u32) -> u64 {
+        self.ring(ring).map_or(0, |ring| {
+            let drained = ring.head.drained.load(Ordering::Relaxed);
+            ring.count().saturating_sub(drained).min(ring.slots.len() as u64)
+        })
+    }
+
     /// Appends the records of a ring from number `from` on to `into`, at most `limit`, 64 bytes each.
     pub fn drain(&self, ring: u32, from: u64, limit: u64, into: &mut Vec<u8>) -> Drained {
         let nothing = Drained { first: from, next: from, lost: 0 };

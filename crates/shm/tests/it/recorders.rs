@@ -229,6 +229,26 @@ fn header_clock_and_definitions_are_read_as_they_were_written() {
     assert!(matches!(RecordSegment::builder(&long).dir(dir.path()).create(), Err(Error::Name(_))));
 }
 
+/// The name of a service becomes a part of the name of a trace; one with a slash once led out of its folder.
+#[test]
+fn a_segment_whose_name_cannot_be_that_of_a_file_is_refused() {
+    const NAME_AT: usize = 112;
+    let dir = runtime_dir();
+    let segment = segment(dir.path());
+    let whole = std::fs::read(segment.path()).expect("readable");
+    let path = dir.path().join("renamed-1.rpc");
+    let named = |name: &[u8; 6]| {
+        let mut bytes = whole.clone();
+        bytes[NAME_AT..NAME_AT + 6].copy_from_slice(name);
+        std::fs::write(&path, &bytes).expect("written");
+        RecordReader::open(&path)
+    };
+    assert_eq!(named(b"sorted").expect("a name").name(), "sorted");
+    for name in [b"../../", b"a/b/cd", b".lives", b"KILLED"] {
+        assert!(matches!(named(name), Err(Error::NotASegment { .. })));
+    }
+}
+
 /// Any bytes in a segment are an error or are read within their bounds.
 #[test]
 fn a_damaged_segment_is_refused_or_read_within_its_bounds() {
@@ -255,6 +275,7 @@ fn a_damaged_segment_is_refused_or_read_within_its_bounds() {
         let Ok(reader) = RecordReader::open(&path) else { continue };
         for ring in 0..reader.rings() {
             reader.drain(ring, 0, 1000, &mut Vec::new());
+            assert!(reader.waiting(ring) <= 65_536);
         }
         reader.definitions(0, |_, _| ());
         let _ = (reader.clock(), reader.is_held(), reader.is_closed());

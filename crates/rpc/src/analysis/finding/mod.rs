@@ -19,6 +19,7 @@ mod numbers;
 mod view;
 mod rule;
 mod replay;
+mod handlers;
 mod execution_streams;
 mod databases;
 mod starved_progress;
@@ -27,6 +28,9 @@ mod eager_overflow;
 mod imbalance;
 mod slow_node;
 mod large_messages;
+mod long_handlers;
+mod serialized_handlers;
+mod slow_children;
 mod table;
 
 pub use facts::{NodeFact, NodeFacts};

@@ -7,14 +7,14 @@ use super::rule::Rule;
 use super::verdict::{Judged, Verdict};
 use super::view::View;
 use super::{
-    databases, eager_overflow, execution_streams, imbalance, large_messages, slow_node,
-    starved_progress, unaccounted,
+    databases, eager_overflow, execution_streams, imbalance, large_messages, long_handlers,
+    serialized_handlers, slow_children, slow_node, starved_progress, unaccounted,
 };
 use crate::analysis::trace::Trace;
 use crate::error::Error;
 
-/// All rules, in the order of the paper's cases.
-pub static RULES: [&Rule; 8] = [
+/// All rules: first those of the paper's cases, in their order.
+pub static RULES: [&Rule; 11] = [
     &execution_streams::RULE,
     &databases::RULE,
     &starved_progress::RULE,
@@ -23,6 +23,9 @@ pub static RULES: [&Rule; 8] = [
     &imbalance::RULE,
     &slow_node::RULE,
     &large_messages::RULE,
+    &long_handlers::RULE,
+    &serialized_handlers::RULE,
+    &slow_children::RULE,
 ];
 
 /// The verdicts of all rules about a trace.

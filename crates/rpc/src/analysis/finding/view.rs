@@ -27,6 +27,8 @@ pub(super) const MIN_CALLS: u64 = 50;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Joined {
     pub(super) path: PathId,
+    /// Id of the call around it; 0 at the root.
+    pub(super) parent: u64,
     /// The process that made the call.
     pub(super) origin: u32,
     /// The process that served it.
@@ -67,8 +69,19 @@ struct Inputs<'t> {
     /// By process and number of the variable; those of calls and of samples.
     variables: HashMap<(u32, u32), Histogram>,
     joined: HashMap<u64, Joined>,
+    processors: HashMap<u32, CpuSamples>,
     window: (i64, i64),
 }
+
+/// The first and the last sample of a process's processor time: the moment, and the time so far, both in ns.
+#[derive(Clone, Copy, Debug)]
+struct CpuSamples {
+    first: (i64, u64),
+    last: (i64, u64),
+}
+
+/// The variables in which recorders keep the processor time of their process, with the ns of their unit.
+const CPU_VARIABLES: [(&str, u64); 2] = [("process_cpu_us", 1000), ("process_cpu_ns_total", 1)];
 
 /// The inputs of rules.
 pub struct View<'t> {
@@ -78,6 +91,7 @@ pub struct View<'t> {
     /// Calls with both sides, by their begin.
     pub(super) joined: Vec<Joined>,
     variables: HashMap<(u32, u32), Histogram>,
+    processors: HashMap<u32, CpuSamples>,
 }
 
 impl std::fmt::Debug for View<'_> {
@@ -109,6 +123,7 @@ impl Inputs<'_> {
         if side.kind == Kind::Origin {
             call.path = side.path;
             call.origin = side.process;
+            call.parent = side.parent;
             (call.start, call.end) = (start, start.saturating_add_unsigned(side.duration));
             call.sides |= 1;
         } else {
@@ -134,8 +149,14 @@ impl Visit for Inputs<'_> {
         }
     }
 
-    fn sample(&mut self, sample: &ProcessSample, _: &Reader) {
+    fn sample(&mut self, sample: &ProcessSample, reader: &Reader) {
         for (pvar, value) in &sample.values {
+            let name = reader.pvars.get(*pvar as usize).map_or("", |pvar| pvar.name.as_str());
+            if let Some((_, ns)) = CPU_VARIABLES.iter().find(|(known, _)| *known == name) {
+                let now = (sample.time, value.saturating_mul(*ns));
+                let samples = self.processors.entry(sample.process);
+                samples.or_insert(CpuSamples { first: now, last: now }).last = now;
+            }
             self.variables.entry((sample.process, *pvar)).or_default().add(*value);
         }
     }
@@ -159,13 +180,15 @@ impl<'t> View<'t> {
             collector: Collector::default(),
             variables: HashMap::new(),
             joined: HashMap::new(),
+            processors: HashMap::new(),
             window,
         };
         trace.stream(&mut inputs)?;
-        let whole = inputs.joined.into_values().filter(|call| call.sides == 3);
+        let whole = std::mem::take(&mut inputs.joined).into_values().filter(|call| call.sides == 3);
         let mut joined: Vec<Joined> = whole.collect();
         joined.sort_unstable_by_key(|call| (call.start, call.end, call.arrived));
-        Ok(Self { trace, collector: inputs.collector, facts, joined, variables: inputs.variables })
+        let Inputs { collector, variables, processors, .. } = inputs;
+        Ok(Self { trace, collector, facts, joined, variables, processors })
     }
 
     /// The end-to-end time of all root calls in ns.
@@ -212,6 +235,24 @@ impl<'t> View<'t> {
         let pvars = self.trace.reader.pvars.iter().enumerate();
         let mut found = pvars.filter(|(_, pvar)| pvar.name == name);
         found.find_map(|(at, _)| self.variables.get(&(process, at as u32)))
+    }
+
+    /// Processors that a process used, as a mean between its first and its last sample; `None` with fewer than two.
+    pub(super) fn processors(&self, process: u32) -> Option<f64> {
+        let CpuSamples { first, last } = self.processors.get(&process)?;
+        let time = last.0.saturating_sub(first.0);
+        let used = last.1.saturating_sub(first.1);
+        (time > 0).then(|| used as f64 / time as f64)
+    }
+
+    /// The length of the run in ns.
+    pub(super) fn length_ns(&self) -> u64 {
+        self.trace.length_ns()
+    }
+
+    /// Returns true if a target reported an interval.
+    pub(super) fn has_interval(&self, interval: Interval) -> bool {
+        self.paths().any(|(_, sums)| interval_ns(sums, interval).is_some())
     }
 
     /// A number of the configuration of a process.

@@ -179,7 +179,7 @@ pub fn show(trace: &Trace<'_>, id: &str) -> Result<Request, Error> {
         start_ns: start,
         duration_ns: end.abs_diff(start),
         calls: tree.walk().iter().map(|(at, depth)| view.call(&tree.nodes[*at], *depth)).collect(),
-        clock_bound_ns: calls.iter().filter_map(bound).max().unwrap_or(0),
+        clock_bound_ns: trace.clocks.bound_of(calls.iter().map(|call| call.process)),
         unrelated_processes: unrelated.len() as u64,
         duplicates: tree.duplicates as u64,
         orphans: tree.orphans as u64,

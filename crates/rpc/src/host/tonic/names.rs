@@ -20,13 +20,22 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns the call of a path: `/kv.Store/Put` is `kv.Store/Put`.
+    /// Returns the call of a path that this process calls: `/kv.Store/Put` is `kv.Store/Put`.
     pub(super) fn rpc(&self, recorder: &Recorder, path: &str) -> Rpc {
+        self.find(path, |name| recorder.rpc(name))
+    }
+
+    /// Returns the call of a path that another process asks for, which may be of no service.
+    pub(super) fn foreign_rpc(&self, recorder: &Recorder, path: &str) -> Rpc {
+        self.find(path, |name| recorder.foreign_rpc(name))
+    }
+
+    fn find(&self, path: &str, intern: impl FnOnce(&str) -> Rpc) -> Rpc {
         let name = path.strip_prefix('/').unwrap_or(path);
         if let Some(rpc) = unpoisoned(self.rpcs.read()).get(name) {
             return *rpc;
         }
-        let rpc = recorder.rpc(name);
+        let rpc = intern(name);
         let mut rpcs = unpoisoned(self.rpcs.write());
         if rpcs.len() < MAX_REMEMBERED {
             rpcs.insert(name.to_owned(), rpc);
@@ -39,7 +48,7 @@ impl Names {
         if let Some(peer) = unpoisoned(self.peers.read()).get(&address) {
             return *peer;
         }
-        let peer = recorder.peer(&address.to_string());
+        let peer = recorder.foreign_peer(&address.to_string());
         let mut peers = unpoisoned(self.peers.write());
         if peers.len() < MAX_REMEMBERED {
             peers.insert(address, peer);

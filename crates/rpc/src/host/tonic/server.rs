@@ -111,7 +111,7 @@ where
         if recorder.stage() == Stage::Off {
             return AnswerFuture::new(self.inner.call(request), None);
         }
-        let rpc = self.shared.names.rpc(&recorder, request.uri().path());
+        let rpc = self.shared.names.foreign_rpc(&recorder, request.uri().path());
         let mut call = Call::serve(&self.shared, rpc, request.headers(), arrived);
         call.peer(self.peer(&request));
         let flow = call.request();

@@ -4,6 +4,7 @@ mod profiles;
 mod requests;
 mod damage;
 mod verdicts;
+mod found;
 mod exports;
 
 use skopos_rpc::analysis::loader::MemoryLoader;
