@@ -149,6 +149,24 @@ fn exports_are_what_their_readers_take() {
 }
 
 #[test]
+fn options_that_cannot_be_are_refused() {
+    let traced = Traced::new();
+    let folder = traced.write("a", 1);
+    let folder = folder.to_str().expect("UTF-8");
+    for (words, said) in [
+        (&["requests", "--limit", "0"][..], "--limit"),
+        (&["profile", "--top", "0"], "--top"),
+        (&["system", "--points", "0"], "--points"),
+        (&["export", "--json"], "no form for `--json`"),
+        (&["export", "--otlp-to", "http://127.0.0.1:1"], "http://127.0.0.1:1/v1/traces"),
+        (&["collect", "--out", "never", "--for", "8d"], "at most 7d"),
+    ] {
+        let ran = traced.run(&[&["trace", "--trace", folder], words].concat());
+        assert!(ran.code == 2 && ran.stderr.contains(said), "{words:?}: {ran:?}");
+    }
+}
+
+#[test]
 fn a_folder_without_a_trace_is_refused_with_a_hint() {
     let traced = Traced::new();
     let here = traced.folder("nothing");
