@@ -26,7 +26,7 @@ pub enum Event {
     },
     /// A configured part of telemetry does not work on this machine. Reported once, at the start.
     TelemetryLost {
-        /// The path of its family.
+        /// The name of its family.
         part: String,
         /// The reason.
         reason: String,

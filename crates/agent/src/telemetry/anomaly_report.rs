@@ -259,7 +259,11 @@ fn passed(from: Timestamp, now: Timestamp, time: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use skopos_model::{Kind, Unit};
+    use skopos_net::anomaly::Reporter;
+
     use super::*;
+    use crate::telemetry::facts::tests::{Registered, free_address};
 
     fn finding(id: u32, severity: Severity, name: &str) -> Finding {
         let at = Timestamp::from_nanos(5_000_000_000);
@@ -281,5 +285,39 @@ mod tests {
         assert_eq!((&records[0]["low"], &records[0]["high"]), (&json!(0.0), &Json::Null));
         assert_eq!(records[0]["since_seconds"], 5.0);
         assert_eq!(listed([].into_iter()).expect("empty").as_json(), &json!([]));
+    }
+
+    #[test]
+    fn a_report_becomes_facts_of_its_node_and_a_forged_one_is_counted() {
+        let listen = free_address();
+        let site = SiteKey::new(b"0123456789abcdef").expect("long enough");
+        let mut sensor = Heard::open(listen, site.clone()).expect("it listens");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let end = skopos_shm::now().as_nanos();
+        let send = |secret: &[u8; 32], node: &str| {
+            let at = |second: i64| Timestamp::from_nanos(end - (300 - second) * 1_000_000_000);
+            let mut reporter = Reporter::new(secret, node, at(0)).expect("a name");
+            let depth = reporter.join("block/vda/queue_depth_mean", Kind::Gauge, Unit::NONE);
+            let depth = depth.expect("room");
+            for second in 1..=300 {
+                let value = if second < 290 { 1.0 } else { 60.0 };
+                if let Some(packet) = reporter.tick(at(second), &[(depth, value)]) {
+                    socket.send_to(packet, listen).expect("sent");
+                }
+            }
+            assert!(reporter.counts().packets > 0);
+        };
+        send(&site.node_secret("n01"), "n01");
+        send(&site.node_secret("n02"), "n03");
+        socket.send_to(b"hello", listen).expect("sent");
+        let mut facts = Registered::default();
+        facts.poll_until(&mut sensor, |facts| {
+            let count = |name| facts.get(&format!("self/anomaly_receiver/{name}")).unwrap_or(0);
+            count("taken_total") > 0 && count("forged_total") > 0 && count("malformed_total") > 0
+        });
+        assert_eq!(facts.get("anomaly_report/n01/unusual"), Some(1));
+        assert!(facts.get("anomaly_report/n01/severity_max") > Some(0));
+        assert!(facts.get("anomaly_report/n01/findings").is_some());
+        assert_eq!(facts.get("anomaly_report/n03/unusual"), None);
     }
 }

@@ -96,3 +96,71 @@ impl Sensor for Telemetry {
         state.failure.take().map_or(Ok(()), |failure| Err(io::Error::other(failure)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use skopos_net::int::{
+        Field, Group, Hop, Inner, Instructions, Report, write_group, write_report,
+    };
+
+    use super::*;
+    use crate::telemetry::facts::tests::{Registered, free_address};
+
+    /// A report of node 7, whose port 3 holds a megabyte.
+    fn datagram(sequence: u32) -> Vec<u8> {
+        let hop = Hop {
+            ingress_port: Some(1),
+            egress_port: Some(3),
+            queue: Some(0),
+            queue_bytes: Some(1_000_000),
+            ..Hop::default()
+        };
+        let (dropped, congested, tracked, intermediate) = (false, false, true, true);
+        let inner = Inner::None;
+        let report = Report { dropped, congested, tracked, intermediate, hop, inner };
+        let mut datagram = Vec::new();
+        write_group(&Group { hardware: 0, sequence, node: 7 }, &mut datagram);
+        write_report(&report, Instructions::of(&[Field::Ports, Field::Queue]), &mut datagram);
+        datagram
+    }
+
+    #[test]
+    fn reports_with_a_tag_become_facts_and_others_are_counted() {
+        let listen = free_address();
+        let key = Key::new(b"a key of the site").expect("long enough");
+        let config = toml::from_str(&format!("listen = '{listen}'")).expect("TOML");
+        let mut sensor = Telemetry::open(&config, Some(key.clone())).expect("it listens");
+        let again = Telemetry::open(&config, Some(key.clone())).err().expect("it is in use");
+        assert!(again.reason.contains(&listen.to_string()), "{again:?}");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        for sequence in 0..3 {
+            let mut tagged = datagram(sequence);
+            key.append(&mut tagged);
+            socket.send_to(&tagged, listen).expect("sent");
+            socket.send_to(&datagram(sequence), listen).expect("sent");
+        }
+        let mut facts = Registered::default();
+        facts.poll_until(&mut sensor, |facts| facts.get("telemetry/datagrams_total") == Some(6));
+        assert_eq!(facts.get("telemetry/bad_tags_total"), Some(3));
+        assert_eq!(facts.get("telemetry/left_out"), Some(0));
+        assert_eq!(facts.get("int_node/7/reports_total"), Some(3));
+        assert_eq!(facts.get("port/7-3/queue_bytes"), Some(1_000_000));
+    }
+
+    #[test]
+    fn a_flood_of_forged_datagrams_rests_the_thread() {
+        let listen = free_address();
+        let config = toml::from_str(&format!("listen = '{listen}'\nsources = ['10.0.0.0/8']"));
+        let sensor = Telemetry::open(&config.expect("TOML"), None).expect("it listens");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        // The lock keeps the thread from taking the datagrams first.
+        let mut state = sensor.state.lock().expect("it lives");
+        for _ in 0..10 {
+            socket.send_to(&datagram(1), listen).expect("sent");
+        }
+        assert_eq!(state.receive(), Work::Refused);
+        assert_eq!(state.receive(), Work::Useful, "nothing came, nothing was refused");
+    }
+}

@@ -110,21 +110,53 @@ impl FactSink for TableSink<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
+    use std::time::{Duration, Instant};
 
     use skopos_model::schema;
+    use skopos_sense::{Sensor, Tick};
 
     use super::*;
 
     /// The registered facts, by their ids.
     #[derive(Default)]
-    struct Registered(BTreeMap<u32, (String, u64)>, u32);
+    pub(in crate::telemetry) struct Registered(BTreeMap<u32, (String, u64)>, u32);
+
+    impl Registered {
+        /// Returns the value of a topic without its node.
+        pub(in crate::telemetry) fn get(&self, topic: &str) -> Option<u64> {
+            self.0.values().find(|(own, _)| own == topic).map(|(_, value)| *value)
+        }
+
+        /// Polls a sensor until `is_there`, as long as a busy machine needs.
+        pub(in crate::telemetry) fn poll_until(
+            &mut self,
+            sensor: &mut dyn Sensor,
+            is_there: impl Fn(&Self) -> bool,
+        ) {
+            let begun = Instant::now();
+            while !is_there(self) {
+                assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", self.0);
+                std::thread::sleep(Duration::from_millis(5));
+                let polled = sensor.poll(&mut Tick { monotonic: begun.elapsed(), sink: self });
+                polled.expect("it works");
+            }
+        }
+    }
+
+    /// Returns an address of the loopback that nothing has.
+    pub(in crate::telemetry) fn free_address() -> std::net::SocketAddr {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.local_addr().expect("bound")
+    }
 
     impl Sink for Registered {
         fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
             self.1 += 1;
-            self.0.insert(self.1, (format!("{}/{instance}/{}", metric.path, metric.name), 0));
+            let between = if instance.is_empty() { "" } else { "/" };
+            let topic = format!("{}{between}{instance}/{}", metric.path, metric.name);
+            self.0.insert(self.1, (topic, 0));
             FactId::from_index(self.1)
         }
 

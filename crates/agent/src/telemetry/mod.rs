@@ -140,4 +140,29 @@ mod tests {
             assert_eq!(parse_secret(bad.as_bytes()), None, "{bad}");
         }
     }
+
+    /// `docs/howto/watch-the-network.md` makes the secret of a node with openssl; this one came from there.
+    #[test]
+    fn the_secret_of_a_node_is_that_of_the_documentation() {
+        let site = SiteKey::new(b"0123456789abcdef").expect("long enough");
+        let text = b"b8af88307b509d693cf83198e0c67676b111efd0eeb10aa52dee4566a13a624d";
+        assert_eq!(parse_secret(text), Some(site.node_secret("n01")));
+    }
+
+    #[test]
+    fn without_a_table_nothing_is_opened_and_a_bad_one_is_a_failure() {
+        let parts = open("n01", &Config::default()).expect("nothing to open");
+        assert!(parts.sensors.is_empty() && parts.skips.is_empty() && parts.reports.is_none());
+        let of = |text: &str| {
+            let config = toml::from_str::<Config>(text).expect("TOML");
+            open("n01", &config).err().map_or_else(String::new, |e| e.in_one_line())
+        };
+        let text =
+            "[telemetry]\nkey_file = '/nothere'\n[telemetry.collector]\nlisten = '127.0.0.1:0'";
+        assert!(of(text).contains("cannot read the key /nothere"), "{}", of(text));
+        assert!(
+            of("[telemetry.collector]\nlisten = '127.0.0.1:0'")
+                .contains("neither sources nor a key")
+        );
+    }
 }

@@ -44,7 +44,7 @@ impl DataPlane {
     /// # Errors
     /// The kernel refuses the programs, or an interface does not exist.
     pub(super) fn open(config: &NodeConfig, key: Option<Key>) -> Result<Self, Skip> {
-        let skip = |reason: String| Skip::new(self_int::FAMILY.path, reason);
+        let skip = |reason: String| Skip::new(self_int::FAMILY.name, reason);
         let refused = |e: skopos_net::Error| {
             skip(format!(
                 "packets get no telemetry: {}; it needs Linux 6.6 and root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",

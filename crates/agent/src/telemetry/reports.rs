@@ -64,7 +64,7 @@ impl AnomalyReports {
         node: &str,
         interval: Option<Duration>,
     ) -> Result<(Self, SentFacts), Skip> {
-        let skip = |reason: String| Skip::new(self_anomaly_reports::FAMILY.path, reason);
+        let skip = |reason: String| Skip::new(self_anomaly_reports::FAMILY.name, reason);
         let any: SocketAddr =
             if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
         let socket = UdpSocket::bind(any).and_then(|socket| {

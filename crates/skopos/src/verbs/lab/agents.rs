@@ -19,8 +19,8 @@ use skopos_term::{Failure, tell};
 use super::failed;
 use super::shown::{dir_of, folder_of, id_of, state_of};
 
-/// The MTU of hosts: the header of telemetry and the data of six hops fit the 1500 bytes of a link.
-const HOST_MTU: &str = "1250";
+/// The MTU of hosts: the least of IPv6. The header of telemetry and the data of five hops fit the 1500 bytes of a link.
+const HOST_MTU: &str = "1280";
 
 /// Bytes of the key of a lab.
 const KEY_BYTES: usize = 32;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock};
@@ -29,14 +30,22 @@ impl Claim {
             Failure::new(format!("cannot write {}", path.display())).because(&e)
         };
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = file.map_err(failed)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let by = holder(lab).map_or(String::new(), |pid| format!(" by process {pid}"));
-            return Err(Failure::new(format!("the lab `{lab}` is up already{by}"))
-                .hint(format!("remove it with `skopos lab down {lab}`, or choose another name")));
-        }
+        let mut file = loop {
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create(true).truncate(false).open(&path);
+            let file = file.map_err(failed)?;
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                let by = holder(lab).map_or(String::new(), |pid| format!(" by process {pid}"));
+                return Err(Failure::new(format!("the lab `{lab}` is up already{by}")).hint(
+                    format!("remove it with `skopos lab down {lab}`, or choose another name"),
+                ));
+            }
+            // Another process may have removed the file after it was opened here.
+            let own = file.metadata().map_err(failed)?.ino();
+            if fs::metadata(&path).is_ok_and(|about| about.ino() == own) {
+                break file;
+            }
+        };
         file.set_len(0).map_err(failed)?;
         write!(file, "{}", std::process::id()).map_err(failed)?;
         Ok(Self { path, _file: file })
@@ -63,7 +72,8 @@ pub(super) fn holder(lab: &str) -> Option<Pid> {
 
 /// Removes the file of a claim whose process was killed.
 pub(super) fn forget(lab: &str) {
-    if holder(lab).is_none() {
-        let _ = fs::remove_file(claim_file(lab));
+    if claim_file(lab).exists() {
+        // A process that has claimed it again keeps it.
+        drop(Claim::take(lab));
     }
 }

@@ -104,7 +104,7 @@ fn introduce(out: &mut Out, lab: &Lab, with_agents: bool) -> Result<(), Failure>
         if with_agents {
             out.line(format!("  skopos lab run {} -- skopos top", last.name))?;
             out.line(format!(
-                "  skopos lab run {} -- skopos sql \"SELECT topic, value FROM latest WHERE topic LIKE '%/congestion_point'\"",
+                "  skopos lab run {} -- skopos sql \"SELECT topic, text FROM latest WHERE topic LIKE '%/congestion_point'\"",
                 last.name
             ))?;
         }
