@@ -263,7 +263,7 @@ mod tests {
     use skopos_net::anomaly::Reporter;
 
     use super::*;
-    use crate::telemetry::facts::tests::{Registered, free_address};
+    use crate::telemetry::facts::tests::{Recorded, free_address};
 
     fn finding(id: u32, severity: Severity, name: &str) -> Finding {
         let at = Timestamp::from_nanos(5_000_000_000);
@@ -310,7 +310,7 @@ mod tests {
         send(&site.node_secret("n01"), "n01");
         send(&site.node_secret("n02"), "n03");
         socket.send_to(b"hello", listen).expect("sent");
-        let mut facts = Registered::default();
+        let mut facts = Recorded::default();
         facts.poll_until(&mut sensor, |facts| {
             let count = |name| facts.get(&format!("self/anomaly_receiver/{name}")).unwrap_or(0);
             count("taken_total") > 0 && count("forged_total") > 0 && count("malformed_total") > 0

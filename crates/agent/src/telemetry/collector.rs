@@ -10,6 +10,7 @@ use skopos_net::Key;
 use skopos_net::collector::{Collector, CollectorCounts, CollectorSettings, FactSink as _};
 use skopos_sense::{Sensor, Skip, Tick};
 
+use super::causes::with_causes;
 use super::facts::FactTable;
 use super::worker::{Work, Worker};
 use crate::config::telemetry::{CollectorConfig, Network};
@@ -46,7 +47,7 @@ impl Telemetry {
             config.datagrams_per_second.unwrap_or(settings.datagrams_per_second);
         settings.int_port = config.int_port.unwrap_or(settings.int_port);
         let collector =
-            Collector::new(config.listen, settings).map_err(|e| skip(super::with_causes(&e)))?;
+            Collector::new(config.listen, settings).map_err(|e| skip(with_causes(&e)))?;
         let state = Arc::new(Mutex::new(State { collector, failure: None }));
         let own = Arc::clone(&state);
         let work = move || own.lock().map_or(Work::Failed, |mut state| state.receive());
@@ -70,7 +71,7 @@ impl State {
                 if refused * 2 > count as u64 { Work::Refused } else { Work::Useful }
             }
             Err(e) => {
-                self.failure = Some(super::with_causes(&e));
+                self.failure = Some(with_causes(&e));
                 Work::Failed
             }
         }
@@ -106,7 +107,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::telemetry::facts::tests::{Registered, free_address};
+    use crate::telemetry::facts::tests::{Recorded, free_address};
 
     /// A report of node 7, whose port 3 holds a megabyte.
     fn datagram(sequence: u32) -> Vec<u8> {
@@ -141,7 +142,7 @@ mod tests {
             socket.send_to(&tagged, listen).expect("sent");
             socket.send_to(&datagram(sequence), listen).expect("sent");
         }
-        let mut facts = Registered::default();
+        let mut facts = Recorded::default();
         facts.poll_until(&mut sensor, |facts| facts.get("telemetry/datagrams_total") == Some(6));
         assert_eq!(facts.get("telemetry/bad_tags_total"), Some(3));
         assert_eq!(facts.get("telemetry/left_out"), Some(0));

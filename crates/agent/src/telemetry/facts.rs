@@ -14,11 +14,14 @@ const MAX_FACTS: usize = 4096;
 /// The most lists among them. A list takes 20 KiB, so all take 5 MiB of the segment's 128.
 const MAX_STRUCTURED: usize = 256;
 
+/// The registered facts of an instance.
+type Registered = Vec<(&'static Metric, FactId)>;
+
 /// The facts of a part that are registered.
 #[derive(Default)]
 pub(super) struct FactTable {
     /// By the path of the family, then by the instance.
-    instances: HashMap<&'static str, HashMap<Box<str>, Vec<(&'static Metric, FactId)>>>,
+    instances: HashMap<&'static str, HashMap<Box<str>, Registered>>,
     facts: usize,
     structured: usize,
     left_out: u64,
@@ -121,9 +124,9 @@ pub(super) mod tests {
 
     /// The registered facts, by their ids.
     #[derive(Default)]
-    pub(in crate::telemetry) struct Registered(BTreeMap<u32, (String, u64)>, u32);
+    pub(in crate::telemetry) struct Recorded(BTreeMap<u32, (String, u64)>, u32);
 
-    impl Registered {
+    impl Recorded {
         /// Returns the value of a topic without its node.
         pub(in crate::telemetry) fn get(&self, topic: &str) -> Option<u64> {
             self.0.values().find(|(own, _)| own == topic).map(|(_, value)| *value)
@@ -151,7 +154,7 @@ pub(super) mod tests {
         socket.local_addr().expect("bound")
     }
 
-    impl Sink for Registered {
+    impl Sink for Recorded {
         fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
             self.1 += 1;
             let between = if instance.is_empty() { "" } else { "/" };
@@ -184,7 +187,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_instance_is_registered_once_and_removed_whole() {
-        let (mut table, mut sink) = (FactTable::default(), Registered::default());
+        let (mut table, mut sink) = (FactTable::default(), Recorded::default());
         for value in [3_u64, 7] {
             let mut at = table.at(&mut sink);
             at.set(&schema::port::PACKETS_TOTAL, "1-2", value.into());
@@ -200,8 +203,8 @@ pub(super) mod tests {
 
     #[test]
     fn instances_beyond_the_bound_are_counted_and_come_when_there_is_room() {
-        let (mut table, mut sink) = (FactTable::default(), Registered::default());
-        let publish = |table: &mut FactTable, sink: &mut Registered| {
+        let (mut table, mut sink) = (FactTable::default(), Recorded::default());
+        let publish = |table: &mut FactTable, sink: &mut Recorded| {
             let mut at = table.at(sink);
             for path in 0..MAX_STRUCTURED as u64 + 3 {
                 let name = format!("10.0.0.1-10.0.{}.{}", path >> 8, path & 255);

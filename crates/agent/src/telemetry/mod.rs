@@ -9,8 +9,9 @@
 //! - Without `[telemetry]` there is no socket, no program and no thread.
 //! - A part that this machine refuses is a skip with its reason, and the others work.
 //!
-//! Read in this order: `worker` (the thread of a part), `facts` (the destination of facts), then a file for each part.
+//! Read in this order: `causes`, `worker` (the thread of a part), `facts` (the destination of facts), then a file for each part.
 
+mod causes;
 mod worker;
 mod facts;
 mod collector;
@@ -89,14 +90,6 @@ pub(crate) fn open(node: &str, config: &Config) -> Result<Parts, Failure> {
         }
     }
     Ok(parts)
-}
-
-/// Returns an error with its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", with_causes(source)),
-        None => error.to_string(),
-    }
 }
 
 /// Returns a path of the configuration: relative ones are beside its file.

@@ -13,6 +13,7 @@ use skopos_net::plane::{
 };
 use skopos_sense::{Sensor, Skip, Tick};
 
+use super::causes::with_causes;
 use super::facts::FactTable;
 use super::worker::{Work, Worker};
 use crate::config::telemetry::{InterfaceConfig, Mode, Network, NodeConfig, WatchConfig, Way};
@@ -48,14 +49,14 @@ impl DataPlane {
         let refused = |e: skopos_net::Error| {
             skip(format!(
                 "packets get no telemetry: {}; it needs Linux 6.6 and root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
-                super::with_causes(&e)
+                with_causes(&e)
             ))
         };
         let here = Namespace::current().map_err(refused)?;
         let plane = Plane::open(&here, settings(config)).map_err(refused)?;
         let open = |collector| Reporter::open(&here, config.id, collector, key);
         let reporter = config.collector.map(open).transpose();
-        let reporter = reporter.map_err(|e| skip(super::with_causes(&e)))?;
+        let reporter = reporter.map_err(|e| skip(with_causes(&e)))?;
         let every = if reporter.is_some() { REPORT_EVERY } else { CLOCK_EVERY };
         let state = Arc::new(Mutex::new(State { plane, reporter, failure: None }));
         let own = Arc::clone(&state);
@@ -76,7 +77,7 @@ impl State {
         match done {
             Ok(()) => Work::Useful,
             Err(e) => {
-                *failure = Some(super::with_causes(&e));
+                *failure = Some(with_causes(&e));
                 Work::Failed
             }
         }
@@ -90,7 +91,7 @@ impl Sensor for DataPlane {
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
         let mut state = self.state.lock().map_err(|_| io::Error::other("its thread panicked"))?;
-        let counts = state.plane.counts().map_err(|e| io::Error::other(super::with_causes(&e)))?;
+        let counts = state.plane.counts().map_err(|e| io::Error::other(with_causes(&e)))?;
         let reporter = state.reporter.as_ref().map_or(ReporterCounts::default(), Reporter::counts);
         let mut sink = self.facts.at(tick.sink);
         let all: [(&'static Metric, u64); 12] = [

@@ -13,6 +13,7 @@ use skopos_net::collector::FactSink as _;
 use skopos_sense::{Sensor, Skip, Tick};
 use skopos_shm::VertexWriter;
 
+use super::causes::with_causes;
 use super::facts::FactTable;
 use crate::sink::{Change, Yielded};
 
@@ -73,8 +74,8 @@ impl AnomalyReports {
             Ok(socket)
         });
         let socket = socket.map_err(|e| skip(format!("no socket to {to}: {e}")))?;
-        let reporter = Reporter::new(secret, node, skopos_shm::now())
-            .map_err(|e| skip(super::with_causes(&e)))?;
+        let reporter =
+            Reporter::new(secret, node, skopos_shm::now()).map_err(|e| skip(with_causes(&e)))?;
         let shared = Arc::new(Mutex::new(Sent::default()));
         let facts = SentFacts { shared: Arc::clone(&shared), facts: FactTable::default() };
         let sender = Self {

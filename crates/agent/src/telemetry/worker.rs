@@ -69,7 +69,7 @@ impl Worker {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let own = Arc::clone(&stop);
         let run = move || {
-            while !socket.as_ref().is_some_and(|socket| !readable(socket, &own)) {
+            while socket.as_ref().is_none_or(|socket| readable(socket, &own)) {
                 let begun = Instant::now();
                 let pause = match work() {
                     Work::Useful => pause,

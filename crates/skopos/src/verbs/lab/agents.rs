@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use skopos_net::lab::{Lab, state_folder};
 use skopos_term::{Failure, tell};
 
-use super::failed;
+use super::place::failed;
 use super::shown::{dir_of, folder_of, id_of, state_of};
 
 /// The MTU of hosts: the least of IPv6. The header of telemetry and the data of five hops fit the 1500 bytes of a link.

@@ -10,7 +10,7 @@ use skopos_net::lab::{down, labs};
 use skopos_term::{Failure, Global, Out};
 
 use super::claim::{forget, holder};
-use super::{failed, need_root};
+use super::place::{failed, need_root};
 
 /// Time for the process of a lab to remove it: it waits for agents and disks.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -9,8 +9,8 @@ use clap::Args;
 use skopos_net::lab::{namespace_of, nodes};
 use skopos_term::Failure;
 
+use super::place::{chosen, need_root};
 use super::shown::{dir_of, state_of};
-use super::{chosen, need_root};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {

@@ -1,5 +1,6 @@
 //! `skopos lab up|down|run|status|example`: a small network on this machine, to learn and to test with.
 
+mod place;
 mod claim;
 mod shown;
 mod agents;
@@ -11,7 +12,7 @@ mod status;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use skopos_net::lab::{EXAMPLE, labs};
+use skopos_net::lab::EXAMPLE;
 use skopos_term::{Failure, Global, Out};
 
 #[derive(Debug, Args)]
@@ -51,38 +52,5 @@ pub(crate) fn run(global: &Global, args: &LabArgs) -> Result<ExitCode, Failure> 
             out.flush()?;
             Ok(ExitCode::SUCCESS)
         }
-    }
-}
-
-/// Fails unless this process is root.
-fn need_root(doing: &str) -> Result<(), Failure> {
-    if rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    Err(Failure::new(format!("{doing} needs root"))
-        .hint("a lab makes network namespaces and mounts disks: try again with `sudo`"))
-}
-
-/// Returns the name of the lab that the user named, or else of the only one.
-fn chosen(named: Option<&str>) -> Result<String, Failure> {
-    let labs = labs();
-    match (named, &labs[..]) {
-        (Some(name), _) if labs.iter().any(|lab| lab == name) => Ok(name.to_owned()),
-        (None, [only]) => Ok(only.clone()),
-        (_, []) => Err(Failure::no("no lab is up").hint("skopos lab up --example")),
-        (Some(name), _) => Err(Failure::no(format!("there is no lab `{name}`"))
-            .hint(format!("there is {}", labs.join(", ")))),
-        (None, _) => {
-            Err(Failure::new("several labs are up").hint(format!("name one: {}", labs.join(", "))))
-        }
-    }
-}
-
-/// Converts an error of a lab.
-fn failed(e: &skopos_net::Error) -> Failure {
-    let failure = Failure::new(e.to_string());
-    match std::error::Error::source(e) {
-        Some(cause) => failure.because(cause),
-        None => failure,
     }
 }

@@ -14,8 +14,8 @@ use skopos_term::{Failure, Global, Out, Style, tell};
 
 use super::agents::Agents;
 use super::claim::Claim;
+use super::place::{failed, need_root};
 use super::shown::{TOPOLOGY, look};
-use super::{failed, need_root};
 
 /// Time between two looks at the agents and at `--for`.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
