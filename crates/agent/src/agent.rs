@@ -30,6 +30,7 @@ use crate::settings::Settings;
 use crate::shares::Shares;
 use crate::signals::Signals;
 use crate::sink::Counts;
+use crate::telemetry::{self, AnomalyReports};
 use crate::traces::Traces;
 use crate::user_facts::UserFacts;
 use skopos_term::Failure;
@@ -64,6 +65,8 @@ pub struct Agent {
     self_facts: SelfFacts,
     user_facts: UserFacts,
     foreign: Foreign,
+    /// The sender of anomaly reports, if the user asked for it.
+    reports: Option<AnomalyReports>,
     traces: Traces,
     server: Server,
     signals: Signals,
@@ -113,6 +116,7 @@ impl Agent {
             self_facts,
             user_facts: UserFacts::new(&dir),
             foreign: Foreign::new(&dir),
+            reports: None,
             traces: Traces::new(&dir, skopos_term::state::traces()),
             dir,
             server,
@@ -147,6 +151,14 @@ impl Agent {
         let others = open_peers(&peers);
         opened.sensors.extend(others.sensors);
         opened.skips.extend(others.skips);
+        let parts = telemetry::open(&self.node, &settings.config)?;
+        self.reports = parts.reports;
+        opened.sensors.extend(parts.sensors);
+        self.events.extend(parts.skips.iter().map(|skip| Event::TelemetryLost {
+            part: skip.what.clone(),
+            reason: skip.reason.clone(),
+        }));
+        opened.skips.extend(parts.skips);
         let mut unknown: Vec<&String> = settings.skip.iter().collect();
         // The skips of a sensor may change, so they are read from the sensor whenever they are shown.
         let of_sensor = |skip: &Skip| opened.sensors.iter().any(|s| s.skips().contains(skip));
@@ -330,6 +342,9 @@ impl Agent {
         for polled in &mut self.polled {
             polled.watch(now, &mut events);
         }
+        if let Some(reports) = &mut self.reports {
+            reports.run(time, now);
+        }
         self.explain_missing(now);
         self.insights.run(&self.publisher, clock, &mut self.counts);
         if self.self_facts.due(&self.publisher) <= now {
@@ -393,6 +408,9 @@ impl Agent {
         self.counts.add(&outcome.counts);
         let yielded = (probe.yielded(), probe.facts());
         self.insights.take(at + 1, yielded, outcome.time, &self.publisher);
+        if let Some(reports) = &mut self.reports {
+            reports.take(at, yielded, outcome.time);
+        }
         self.overhead.polled(outcome.spent, self.polled[at].may_block());
         self.polled[at].returned(probe, outcome, events);
     }

@@ -24,6 +24,13 @@ pub enum Event {
         /// The reason.
         error: String,
     },
+    /// A configured part of telemetry does not work on this machine. Reported once, at the start.
+    TelemetryLost {
+        /// The name of its family.
+        part: String,
+        /// The reason.
+        reason: String,
+    },
     /// The system clock was set back.
     ClockSteppedBack {
         /// The length of the step.

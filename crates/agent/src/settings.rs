@@ -69,9 +69,16 @@ impl Settings {
         family: &str,
         hint: Option<Duration>,
     ) -> Result<Schedule, Failure> {
-        // A probe that is answered is not a surprise, and a dead peer must be seen at once.
-        if family == schema::peer::FAMILY.name && !self.config.sensors.contains_key(family) {
-            let shortest = self.peers().interval;
+        // A probe that is answered is not a surprise, and a dead peer must be seen at once. The same holds for what
+        // other nodes report.
+        let of_others = match family {
+            _ if self.config.sensors.contains_key(family) => None,
+            _ if family == schema::peer::FAMILY.name => Some(self.peers().interval),
+            _ if family == schema::telemetry::FAMILY.name => Some(self.interval),
+            _ if family == schema::anomaly_report::FAMILY.name => Some(self.interval),
+            _ => None,
+        };
+        if let Some(shortest) = of_others {
             let policy = Box::new(Fixed::new(shortest));
             return Ok(Schedule { policy, shortest, longest: shortest });
         }

@@ -42,10 +42,14 @@ impl Signals {
     /// # Errors
     /// The socket cannot be read.
     pub fn wait_for(&self, time: std::time::Duration) -> Result<bool, Failure> {
-        use std::io::ErrorKind::{TimedOut, WouldBlock};
+        use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
         let failed = |e: std::io::Error| Failure::new("cannot wait").because(&e);
         self.0.set_read_timeout(Some(time)).map_err(failed)?;
-        let read = (&self.0).read(&mut [0]);
+        let mut read = (&self.0).read(&mut [0]);
+        while read.as_ref().is_err_and(|e| e.kind() == Interrupted) {
+            // The signal itself interrupts a read with a timeout (signal(7)), and has written its byte.
+            read = (&self.0).read(&mut [0]);
+        }
         self.0.set_read_timeout(None).map_err(failed)?;
         match read {
             Ok(_) => Ok(true),

@@ -149,6 +149,9 @@ pub fn warning(event: &Event) -> Option<String> {
         Event::FactRefused { sensor, error } => {
             format!("{sensor}: a fact cannot be registered: {error}")
         }
+        Event::TelemetryLost { part, reason } => {
+            format!("{part}: this part of telemetry is not there: {reason}")
+        }
         Event::ClockSteppedBack { by } => format!(
             "the clock stepped back by {by:?}; until it catches up, samples get the time of the previous one"
         ),

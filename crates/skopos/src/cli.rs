@@ -110,6 +110,9 @@ pub(crate) enum Verb {
     /// Show which topics are computed from which, how often they change and how old they are
     #[command(before_help = "Example: skopos graph --dot | dot -Tsvg > graph.svg")]
     Graph(verbs::graph::GraphArgs),
+    /// Build a small network on this machine, to learn and to test with
+    #[command(before_help = "Example: skopos lab up --example --agents")]
+    Lab(verbs::lab::LabArgs),
     /// Check what this machine allows and what is running
     #[command(before_help = "Example: skopos doctor")]
     Doctor,
@@ -192,6 +195,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Calibrate(args) => verbs::calibrate::run(global, &args),
         Verb::Insight(args) => verbs::insight::run(global, &args),
         Verb::Graph(args) => verbs::graph::run(global, &args),
+        Verb::Lab(args) => verbs::lab::run(global, &args),
         Verb::Doctor => verbs::doctor::run(global),
         Verb::Delphi(args) => verbs::delphi::run(global, &args),
         Verb::Completion(args) => verbs::completion::run(complete::VARIABLE, &args),

@@ -132,9 +132,10 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
     let before = format!("crates/skopos/src/live/{name}.rs");
     let computed = format!("crates/score/src/{name}/mod.rs");
     let sensor = format!("crates/sense/src/{name}.rs");
-    // Networks report their own state.
+    // Networks report their own state, and other hosts their anomalies.
     let collected = format!("crates/net/src/collector/{name}.rs");
-    let has_source = [&computed, &heard, &sensor, &before, &collected]
+    let reported = format!("crates/agent/src/telemetry/{name}.rs");
+    let has_source = [&computed, &heard, &sensor, &before, &collected, &reported]
         .iter()
         .any(|path| tree.file(path).is_some());
     if !name.starts_with("self") && !has_source {

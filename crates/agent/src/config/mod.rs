@@ -18,6 +18,7 @@ mod sensors;
 mod share;
 mod history;
 pub mod address;
+pub mod telemetry;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,6 +37,8 @@ use skopos_term::Failure;
 pub use history::{HistoryConfig, bytes};
 pub use sensors::{DEFAULT_SENSOR, families};
 pub use share::Share;
+
+use telemetry::TelemetryConfig;
 
 /// The longest file that is read: it has room for a thousand insights.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -60,6 +63,8 @@ pub struct Config {
     pub prediction: PredictionConfig,
     /// Probes of other nodes.
     pub peers: PeersConfig,
+    /// Telemetry of the network.
+    pub telemetry: TelemetryConfig,
     /// The table of the hub, which parses it from [`text`](Self::text). The agent accepts any entry in it.
     hub: IgnoredAny,
     /// History on disk.

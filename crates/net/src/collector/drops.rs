@@ -7,8 +7,9 @@ use std::os::fd::AsRawFd as _;
 const FIELDS: usize = 9;
 const DROPS: usize = 8;
 
-/// Returns the drops since the socket was opened; `None` before Linux 4.12.
-pub(super) fn of(socket: &UdpSocket) -> Option<u64> {
+/// Returns the number of datagrams that the kernel dropped since the socket was opened, because their receiver was too
+/// slow; `None` before Linux 4.12.
+pub fn of(socket: &UdpSocket) -> Option<u64> {
     let mut fields = [0u32; FIELDS];
     let mut bytes = size_of_val(&fields) as libc::socklen_t;
     // SAFETY: the kernel writes at most the stated number of bytes to `fields`, and the number to `bytes`; both

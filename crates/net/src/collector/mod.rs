@@ -29,6 +29,7 @@ mod drops;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use skopos_model::schema;
@@ -38,6 +39,7 @@ use crate::int::{Inner, Packet, Reports};
 
 pub use admission::MAX_SOURCES;
 pub use counts::CollectorCounts;
+pub use drops::of as kernel_drops;
 pub use facts::FactSink;
 pub use sequence::WINDOW;
 pub use settings::CollectorSettings;
@@ -217,5 +219,12 @@ impl Collector {
     /// Returns the numbers of paths, ports and nodes that are known.
     pub fn sizes(&self) -> (usize, usize, usize) {
         (self.state.paths.len(), self.state.ports.len(), self.state.nodes.len())
+    }
+}
+
+/// The descriptor is readable when datagrams wait.
+impl AsFd for Collector {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

@@ -3,15 +3,17 @@
 //! # Invariants
 //! - A lab is gone when its [`Lab`] is dropped. What a killed process leaves behind is removed by the next
 //!   [`Lab::up`] or [`down`] of that name.
-//! - A lab touches nothing but the namespaces with its name, and its folder.
+//! - A lab touches nothing but the namespaces with its name, the processes in them, and its folders.
 //!
-//! Read in this order: `topology` (the file), `command`, this file, `tap` and `delay` (links with a delay), `disk`.
+//! Read in this order: `topology` (the file), `command`, this file, `tap` and `delay` (links with a delay), `disk`,
+//! `processes`.
 
 mod topology;
 mod command;
 mod tap;
 mod delay;
 mod disk;
+mod processes;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -27,11 +29,14 @@ use delay::DelayLine;
 use disk::RunningDisk;
 
 pub use topology::{
-    Disk, Host, Link, MAX_DELAY_MS, MAX_LINKS, MAX_NAME_BYTES, MAX_NODES, Switch, Topology,
+    Disk, Host, LabPort, Link, MAX_DELAY_MS, MAX_LINKS, MAX_NAME_BYTES, MAX_NODES, Switch, Topology,
 };
 
 /// The folder of all labs. Their disks are mounted below it.
 const FOLDER: &str = "/run/skopos-lab";
+
+/// The lab that comes with Skopos: three hosts, two switches, a slow link between them, and a disk that seeks.
+pub const EXAMPLE: &str = include_str!("../../examples/lab.toml");
 
 /// A running lab.
 #[derive(Debug)]
@@ -39,15 +44,6 @@ pub struct Lab {
     topology: Topology,
     lines: Vec<DelayLine>,
     disks: Vec<(String, RunningDisk)>,
-}
-
-/// An interface of a node in a lab.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LabPort {
-    /// Name of the interface in its namespace.
-    pub interface: String,
-    /// The node at the other end of the link.
-    pub peer: String,
 }
 
 impl Lab {
@@ -105,7 +101,7 @@ impl Lab {
         let link = self.topology.links[at].clone();
         let [near, far] = [0, 1].map(|end| {
             let node = &link.ends[end];
-            (self.namespace_name(node), self.interface(node, at))
+            (self.namespace_name(node), self.topology.interface(node, at))
         });
         match link.delay_ms.filter(|delay| *delay > 0.0) {
             Some(delay) => {
@@ -135,25 +131,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Returns the name of the interface of a node for a link.
-    fn interface(&self, node: &str, link: usize) -> String {
-        let before =
-            self.topology.links[..link].iter().filter(|l| l.ends.iter().any(|e| e == node));
-        let number = before.count();
-        let is_host = self.topology.hosts.iter().any(|host| host.name == node);
-        if is_host { format!("eth{number}") } else { format!("p{}", number + 1) }
-    }
-
     /// Returns the interfaces of a node, in the order of its links: `eth0` and so on at a host, `p1` and so on at a
     /// switch.
     pub fn ports(&self, node: &str) -> Vec<LabPort> {
-        let links = self.topology.links.iter().enumerate();
-        let own = links.filter_map(|(at, link)| {
-            let end = link.ends.iter().position(|end| end == node)?;
-            let peer = link.ends[1 - end].clone();
-            Some(LabPort { interface: self.interface(node, at), peer })
-        });
-        own.collect()
+        self.topology.ports(node)
     }
 
     /// Returns the network namespace of a node.
@@ -259,7 +240,7 @@ impl Lab {
     }
 
     fn namespace_name(&self, node: &str) -> String {
-        format!("{}{node}", prefix(&self.topology.name))
+        namespace_of(&self.topology.name, node)
     }
 }
 
@@ -270,23 +251,77 @@ impl Drop for Lab {
     }
 }
 
-/// Removes all that is left of a lab, whether its process lives or not. Returns without an error if there is nothing.
+/// Removes all that is left of a lab, whether its process lives or not: ends the processes in its namespaces, unmounts its
+/// disks, deletes its namespaces and its folders. Returns without an error if there is nothing.
 ///
 /// # Errors
 /// This process is not root, or a part cannot be removed.
 pub fn down(name: &str) -> Result<(), Error> {
+    let left = left_of(name);
+    processes::end(&left);
     let mut outcome = disk::remove_all(&Path::new(FOLDER).join(name));
-    for left in left_of(name) {
-        outcome = outcome.and(run("ip", &["netns", "delete", &left]));
+    for namespace in left {
+        outcome = outcome.and(run("ip", &["netns", "delete", &namespace]));
+    }
+    let state = state_folder(name);
+    if state.exists() {
+        let removing = Error::system(format!("remove {}", state.display()));
+        outcome = outcome.and(fs::remove_dir_all(&state).map_err(removing));
     }
     outcome
 }
 
+/// Returns the folder in which a disk of a lab is mounted.
+pub fn disk_folder(lab: &str, disk: &str) -> PathBuf {
+    Path::new(FOLDER).join(lab).join(disk).join(disk::DATA)
+}
+
+/// Returns the folder for the files of programs that run in a lab. The lab removes it with all that is in it.
+pub fn state_folder(lab: &str) -> PathBuf {
+    // No name of a lab has a dot.
+    Path::new(FOLDER).join(format!("{lab}.state"))
+}
+
+/// Returns the file by which a process says that a lab is its own.
+pub fn claim_file(lab: &str) -> PathBuf {
+    Path::new(FOLDER).join(format!("{lab}.claim"))
+}
+
+/// Returns the names of the labs of which namespaces are there, in their order.
+pub fn labs() -> Vec<String> {
+    let names = namespaces().into_iter().filter_map(|entry| {
+        let (lab, node) = entry.strip_prefix("skopos-")?.split_once('-')?;
+        (!node.is_empty()).then(|| lab.to_owned())
+    });
+    let mut labs: Vec<String> = names.collect();
+    labs.sort();
+    labs.dedup();
+    labs
+}
+
+/// Returns the names of the nodes of a lab whose namespaces are there, in their order.
+pub fn nodes(lab: &str) -> Vec<String> {
+    let prefix = prefix(lab);
+    let left = left_of(lab).into_iter();
+    let mut nodes: Vec<String> = left.map(|entry| entry[prefix.len()..].to_owned()).collect();
+    nodes.sort();
+    nodes
+}
+
+/// Returns the name of the namespace of a node.
+pub fn namespace_of(lab: &str, node: &str) -> String {
+    format!("{}{node}", prefix(lab))
+}
+
 /// Returns the names of the namespaces of a lab.
 fn left_of(name: &str) -> Vec<String> {
+    let prefix = prefix(name);
+    namespaces().into_iter().filter(|entry| entry.starts_with(&prefix)).collect()
+}
+
+fn namespaces() -> Vec<String> {
     let Ok(entries) = fs::read_dir(NAMED) else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter(|entry| entry.starts_with(&prefix(name))).collect()
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
 fn prefix(lab: &str) -> String {
@@ -300,7 +335,7 @@ const QUIET: &str = "echo 0 >/proc/sys/net/ipv6/conf/default/router_solicitation
      echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad";
 
 /// Returns the addresses of a host by its place in the file: 10.77.0.1 and fd77::1 for the first.
-fn addresses(at: usize) -> (Ipv4Addr, Ipv6Addr) {
+pub fn addresses(at: usize) -> (Ipv4Addr, Ipv6Addr) {
     // At most 64 nodes.
     let last = at as u16 + 1;
     (Ipv4Addr::new(10, 77, 0, last as u8), Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, last))

@@ -88,6 +88,15 @@ pub struct Disk {
     pub rate_mb: Option<f64>,
 }
 
+/// An interface of a node in a lab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabPort {
+    /// Name of the interface in its namespace.
+    pub interface: String,
+    /// The node at the other end of the link.
+    pub peer: String,
+}
+
 fn queue_bytes() -> u32 {
     1_000_000
 }
@@ -108,6 +117,25 @@ impl Topology {
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         let hosts = self.hosts.iter().map(|host| &*host.name);
         hosts.chain(self.switches.iter().map(|switch| &*switch.name))
+    }
+
+    /// Returns the name of the interface of a node for a link.
+    pub(super) fn interface(&self, node: &str, link: usize) -> String {
+        let before = self.links[..link].iter().filter(|l| l.ends.iter().any(|e| e == node));
+        let number = before.count();
+        let is_host = self.hosts.iter().any(|host| host.name == node);
+        if is_host { format!("eth{number}") } else { format!("p{}", number + 1) }
+    }
+
+    /// Returns the interfaces of a node, in the order of its links: `eth0` and so on at a host, `p1` and so on at a
+    /// switch.
+    pub fn ports(&self, node: &str) -> Vec<LabPort> {
+        let own = self.links.iter().enumerate().filter_map(|(at, link)| {
+            let end = link.ends.iter().position(|end| end == node)?;
+            let peer = link.ends[1 - end].clone();
+            Some(LabPort { interface: self.interface(node, at), peer })
+        });
+        own.collect()
     }
 
     /// Checks names, bounds and links.

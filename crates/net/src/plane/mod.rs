@@ -23,10 +23,12 @@ use std::path::Path;
 
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use rustix::time::{ClockId, clock_gettime};
-use skopos_bpf::{At, Direction, Loaded, Program, load, with_causes};
+use skopos_bpf::{At, Loaded, Program, load, with_causes};
 
 use crate::Error;
 use crate::netns::Namespace;
+
+pub use skopos_bpf::Direction;
 
 pub use reporter::{Reporter, ReporterCounts};
 pub use settings::{HOPS, INT_PORT, MAX_PORTS, MAX_WATCHES, Mode, PlaneSettings, Port, Watch};

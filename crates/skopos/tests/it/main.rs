@@ -46,6 +46,7 @@ mod job_callers;
 mod jobs;
 mod fetch;
 mod fetch_namespaces;
+mod lab;
 mod bucket;
 mod faults;
 mod replica;

@@ -21,6 +21,9 @@ use super::topology::Disk;
 use crate::Error;
 use server::{Arm, Server};
 
+/// The folder of the mounted file system, below that of the disk.
+pub(super) const DATA: &str = "data";
+
 /// The deepest folder whose files [`RunningDisk::drop_cache`] visits.
 const MAX_DEPTH: usize = 64;
 
@@ -38,7 +41,7 @@ impl RunningDisk {
     /// # Errors
     /// `mkfs.ext4` or `mount` is missing, the kernel has no FUSE, or a part is refused.
     pub(super) fn start(disk: &Disk, folder: &Path) -> Result<Self, Error> {
-        let [image, fuse, data] = ["image", "fuse", "data"].map(|name| folder.join(name));
+        let [image, fuse, data] = ["image", "fuse", DATA].map(|name| folder.join(name));
         for folder in [&fuse, &data] {
             let doing = format!("make the folder {}", folder.display());
             fs::create_dir_all(folder).map_err(Error::system(doing))?;
@@ -116,7 +119,7 @@ fn remove(folder: &Path) -> Result<(), Error> {
     if !folder.exists() {
         return Ok(());
     }
-    for part in ["data", "fuse"].map(|name| folder.join(name)) {
+    for part in [DATA, "fuse"].map(|name| folder.join(name)) {
         if is_mounted(&part) && run("umount", &[&text(&part)]).is_err() {
             // A program has a file open there: the mount leaves the tree now, and ends with that program.
             run("umount", &["-l", &text(&part)])?;

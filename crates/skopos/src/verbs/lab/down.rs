@@ -1,0 +1,82 @@
+//! `skopos lab down`: removes a lab.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::process::{Signal, kill_process};
+use skopos_net::lab::{down, labs};
+use skopos_term::{Failure, Global, Out};
+
+use super::claim::{forget, holder};
+use super::place::{failed, need_root};
+
+/// Time for the process of a lab to remove it: it waits for agents and disks.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Args)]
+pub(crate) struct DownArgs {
+    /// The lab; all labs of this machine unless named
+    name: Option<String>,
+}
+
+pub(super) fn run(global: &Global, args: &DownArgs) -> Result<ExitCode, Failure> {
+    need_root("to remove a lab")?;
+    let names = match &args.name {
+        Some(name) => {
+            check(name)?;
+            vec![name.clone()]
+        }
+        None => labs(),
+    };
+    let mut out = Out::new(global.style());
+    for name in &names {
+        end_holder(name)?;
+        down(name).map_err(|e| {
+            failed(&e)
+                .hint("a program that keeps a file of its disk open holds a lab: end it first")
+        })?;
+        forget(name);
+        if !global.json {
+            out.line(format!("the lab `{name}` is removed"))?;
+        }
+    }
+    if names.is_empty() && !global.json {
+        out.line("there is no lab")?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a name that no lab can have: it becomes a part of paths.
+fn check(name: &str) -> Result<(), Failure> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if !name.is_empty() && name.chars().all(good) {
+        return Ok(());
+    }
+    Err(Failure::new(format!("`{name}` is not the name of a lab"))
+        .hint("`skopos lab status` lists the labs of this machine"))
+}
+
+/// Has the process that holds a lab remove it.
+fn end_holder(name: &str) -> Result<(), Failure> {
+    let Some(pid) = holder(name) else { return Ok(()) };
+    // It may end by itself meanwhile.
+    let _ = kill_process(pid, Signal::TERM);
+    let since = Instant::now();
+    while holder(name).is_some() {
+        if since.elapsed() >= PATIENCE {
+            let pid = pid.as_raw_nonzero();
+            return Err(Failure::new(format!(
+                "process {pid} holds the lab `{name}` and does not end"
+            ))
+            .hint(format!("kill -9 {pid}; skopos lab down {name}")));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
