@@ -36,6 +36,14 @@ pub(crate) fn recorders() -> Result<PathBuf, Failure> {
     beside("skopos-peers-rpc")
 }
 
+/// Finds the program that reads and publishes beside iceoryx2, `skopos-peers-shm`.
+///
+/// # Errors
+/// There is no such file beside this program.
+pub(crate) fn peers_shm() -> Result<PathBuf, Failure> {
+    beside("skopos-peers-shm")
+}
+
 fn beside(name: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe()
         .map_err(|e| Failure::new("the path of this program is unknown").because(&e))?;

@@ -28,6 +28,33 @@ pub(crate) struct Clocks {
 /// by at most so much.
 pub(crate) const CLOCKS_HOLD_NS: u64 = 1_000_000_000;
 
+/// The difference of the two clocks, with the time from which on it holds for [`CLOCKS_HOLD_NS`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Difference {
+    /// UNIX time minus `CLOCK_BOOTTIME`, ns.
+    offset: i64,
+    /// The time for which the clocks were read.
+    since: i64,
+}
+
+impl Difference {
+    /// Returns true if the difference holds at `time`.
+    #[inline(always)]
+    pub(crate) fn holds(self, time: Timestamp) -> bool {
+        // A step back makes the difference negative, which is a great number here.
+        time.as_nanos().wrapping_sub(self.since).cast_unsigned() < CLOCKS_HOLD_NS
+    }
+
+    /// Returns the moment of `time` on both clocks.
+    #[inline(always)]
+    pub(crate) fn moment(self, time: Timestamp) -> Moment {
+        let time = time.as_nanos();
+        let boottime = time.wrapping_sub(self.offset);
+        // Zero means that it is not known.
+        Moment { time, boottime: if boottime == 0 { 1 } else { boottime } }
+    }
+}
+
 /// Both clocks, read one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BothClocks {
@@ -47,19 +74,25 @@ impl Clocks {
     /// Returns the moment of `time` on both clocks; `read` reads them.
     #[inline]
     pub(crate) fn moment(&self, time: Timestamp, read: impl FnOnce() -> BothClocks) -> Moment {
-        let time = time.as_nanos();
-        let offset = match self.kept(time) {
-            Some(offset) => offset,
-            None => self.renewed(time, read()),
-        };
-        let boottime = time.wrapping_sub(offset);
-        // Zero means that it is not known.
-        Moment { time, boottime: if boottime == 0 { 1 } else { boottime } }
+        self.difference(time, read).moment(time)
+    }
+
+    /// Returns the difference of the clocks at `time`; `read` reads them if the kept difference does not hold.
+    #[inline]
+    pub(crate) fn difference(
+        &self,
+        time: Timestamp,
+        read: impl FnOnce() -> BothClocks,
+    ) -> Difference {
+        match self.kept(time) {
+            Some(difference) => difference,
+            None => self.renewed(time.as_nanos(), read()),
+        }
     }
 
     /// Returns the difference that holds at `time`, unless it is too old or is being changed.
     #[inline]
-    fn kept(&self, time: i64) -> Option<i64> {
+    fn kept(&self, time: Timestamp) -> Option<Difference> {
         // SYNC: pairs with the Release store in `renewed`.
         let before = self.sequence.load_acquire();
         let (offset, since) =
@@ -67,15 +100,14 @@ impl Clocks {
         // SYNC: pairs with the Release fence in `renewed`.
         fence(Ordering::Acquire);
         let is_whole = before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before;
-        // A step back makes the difference negative, which is a great number here.
-        let holds = time.wrapping_sub(since).cast_unsigned() < CLOCKS_HOLD_NS;
-        (is_whole && holds).then_some(offset)
+        let difference = Difference { offset, since };
+        (is_whole && difference.holds(time)).then_some(difference)
     }
 
     /// Returns the difference of clocks that were read for `time`, and keeps it for later times, unless another thread is
     /// keeping one at this moment.
     #[cold]
-    fn renewed(&self, time: i64, clocks: BothClocks) -> i64 {
+    fn renewed(&self, time: i64, clocks: BothClocks) -> Difference {
         let offset = clocks.now.wrapping_sub(clocks.boottime);
         let before = self.sequence.load(Ordering::Relaxed);
         let is_free = before.is_multiple_of(2)
@@ -97,7 +129,7 @@ impl Clocks {
             // SYNC: pairs with the Acquire load in `kept`.
             self.sequence.store(before.wrapping_add(2), Ordering::Release);
         }
-        offset
+        Difference { offset, since: time }
     }
 
     /// Returns true if a difference for `time` serves later publishes better than the kept one does: the time is later, or

@@ -150,7 +150,7 @@ impl FeedGroup {
         }
         for cursor in &mut self.cursors {
             // The time is read first: a sample that existed at that time is then seen.
-            let checked_at = cursor.vertex.raw().checked().time;
+            let checked_at = cursor.vertex.raw().head.checked().time;
             if cursor.is_due() {
                 // Of a tick that has just begun, or ended.
                 self.has_checks = true;

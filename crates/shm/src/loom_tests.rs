@@ -9,11 +9,24 @@ use crate::clocks::{BothClocks, CLOCKS_HOLD_NS, Clocks};
 use crate::entry;
 use crate::heap::{Heap, OWNER, at, free_entry};
 use crate::marks;
-use crate::ring::{Payload, Place, RawVertex, Slot, SlotState, VertexHead};
+use crate::ring::{Payload, Place, Published, RawVertex, Slot, SlotState, VertexHead};
 use crate::sync::{AcquireLoad as _, AtomicI64, AtomicU32, AtomicU64};
 use crate::wait::{Bell, Sleep, settle};
 
 impl Heap {
+    /// Returns time and bits of the newest sample if it is in slot `index`, as a reader that remembers this slot.
+    fn newest_in(&self, index: usize) -> Result<(i64, u64), u64> {
+        let found = self.head.newest_in(OWNER, &self.vertex().slots[index], Slot::fields);
+        found.map(|(time, bits, _)| (time, bits))
+    }
+
+    /// [`publish`](Self::publish) by the only writer, without a lock.
+    fn publish_next(&self, value: u64) -> Option<Published> {
+        let (vertex, at) = (self.vertex(), at(value as i64 * 10));
+        let slot = |ticket: u64| &vertex.slots[ticket as usize % vertex.slots.len()];
+        self.head.publish_next(slot, OWNER, at, value)
+    }
+
     /// Publishes a sample whose time is ten times its value, so that a torn sample is recognised.
     fn publish(&self, value: u64) {
         let time = at(value as i64 * 10);
@@ -296,6 +309,66 @@ fn loom_a_snapshot_is_of_one_tick() {
     });
 }
 
+/// A sample of a writer without a lock is read whole or not at all.
+#[test]
+fn loom_the_only_writer_publishes_whole_samples() {
+    explore(2, || {
+        let heap = Heap::new(2, 0);
+        heap.publish(1);
+        let writer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || {
+                for value in 2..=3 {
+                    assert_eq!(heap.publish_next(value), Some(Published::Stored));
+                }
+            })
+        };
+        let mut last = 0;
+        for slot in [0, 1] {
+            // The time comes first: the sample that is read after it is at least as new.
+            let checked = heap.head.checked();
+            assert!(checked.boottime >= checked.time, "the moment of an earlier poll");
+            if let Ok((time, bits)) = heap.newest_in(slot) {
+                assert_eq!(time, bits as i64 * 10, "torn");
+                assert_eq!((bits - 1) as usize % 2, slot, "the sample of another slot");
+                assert!(bits >= last && time >= checked.time, "went back");
+                last = bits;
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(heap.newest_in(0), Ok((30, 3)));
+        assert_eq!(heap.publish_next(3), Some(Published::Unchanged));
+    });
+}
+
+/// A slot keeps its meta word if the next sample has the same: a reader never gets it with the bits of another sample.
+#[test]
+fn loom_the_meta_word_is_that_of_the_sample() {
+    explore(3, || {
+        let origin = |value: u64| match value {
+            1 => Origin::Measured,
+            _ => Origin::Unknown,
+        };
+        let publish = move |heap: &Heap, value: u64| {
+            let at = at(value as i64 * 10);
+            heap.vertex().publish_alone(OWNER, at, Payload::Bits(value), origin(value));
+        };
+        let heap = Heap::new(1, 0);
+        publish(&heap, 1);
+        let writer = {
+            let heap = Arc::clone(&heap);
+            thread::spawn(move || (2..=3).for_each(|value| publish(&heap, value)))
+        };
+        for _ in 0..2 {
+            let slot = &heap.vertex().slots[0];
+            if let Ok((bits, meta)) = heap.head.newest_in(OWNER, slot, Slot::number) {
+                assert_eq!(meta.origin(false), origin(bits), "of another sample");
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
 /// The only writer of a vertex takes no lock, and the end of its segment may come at any time.
 #[test]
 fn loom_the_end_of_a_segment_during_a_publish_without_a_lock() {
@@ -304,10 +377,7 @@ fn loom_the_end_of_a_segment_during_a_publish_without_a_lock() {
         heap.publish(1);
         let writer = {
             let heap = Arc::clone(&heap);
-            thread::spawn(move || {
-                let payload = Payload::Bits(2);
-                heap.vertex().publish_alone(OWNER, at(20), payload, Origin::Measured)
-            })
+            thread::spawn(move || heap.publish_next(2))
         };
         let closer = {
             let heap = Arc::clone(&heap);
@@ -415,21 +485,16 @@ fn loom_the_slot_of_the_last_read_is_never_torn() {
         };
         let mut last = 0;
         for slot in [0, 1, 0] {
-            if let Ok(sample) = heap.vertex().newest_in(OWNER, &heap.vertex().slots[slot]) {
-                assert_eq!(sample.time, sample.bits as i64 * 10, "torn");
-                assert_eq!(sample.bits, sample.ticket + 1, "the sample of another ticket");
-                assert!(sample.bits >= last, "went back");
-                last = sample.bits;
+            if let Ok((time, bits)) = heap.newest_in(slot) {
+                assert_eq!(time, bits as i64 * 10, "torn");
+                assert_eq!((bits - 1) as usize % 2, slot, "the sample of another slot");
+                assert!(bits >= last, "went back");
+                last = bits;
             }
         }
         writer.join().unwrap();
-        let vertex = heap.vertex();
-        assert_eq!(
-            vertex.newest_in(OWNER, &vertex.slots[0]),
-            Err(4),
-            "sample 3 is in the other slot"
-        );
-        assert_eq!(vertex.newest_in(OWNER, &vertex.slots[1]).map(|sample| sample.bits), Ok(4));
+        assert_eq!(heap.newest_in(0), Err(4), "sample 3 is in the other slot");
+        assert_eq!(heap.newest_in(1), Ok((40, 4)));
     });
 }
 
@@ -448,11 +513,11 @@ fn loom_the_slot_of_the_last_read_is_not_of_another_owner() {
                 heap.vertex().publish(OWNER + 1, at(99), payload, Origin::Measured);
             })
         };
-        if let Ok(sample) = heap.vertex().newest_in(OWNER, &heap.vertex().slots[0]) {
-            assert_eq!((sample.bits, sample.time), (1, 10));
+        if let Ok(found) = heap.newest_in(0) {
+            assert_eq!(found, (10, 1));
         }
         writer.join().unwrap();
-        assert_eq!(heap.vertex().newest_in(OWNER, &heap.vertex().slots[0]), Err(1));
+        assert_eq!(heap.newest_in(0), Err(1));
     });
 }
 

@@ -13,7 +13,7 @@ use crate::layout::{Entry, FIXED_BYTES, GROUP_BYTES, Group, LIVE_OFFSET, Live, M
 use crate::records::layout::{RECORDS_LIVE_OFFSET, RecordSlot, RecordsLive, RingHead};
 use crate::records::ring::RawRing;
 use crate::ring::{Place, RawVertex, Slot, VertexHead};
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Mapped memory. All access is through atomics, because other processes change it at the same time.
 #[derive(Debug)]
@@ -124,13 +124,16 @@ impl<T> std::fmt::Debug for Pinned<T> {
 #[derive(Debug)]
 pub(crate) struct PinnedVertex {
     head: Pinned<VertexHead>,
+    /// A slot of this vertex, into which only shared references are made.
+    near: AtomicPtr<Slot>,
     slots: u32,
     byte_words: u32,
 }
 
 impl Clone for PinnedVertex {
     fn clone(&self) -> Self {
-        Self { head: self.head.clone(), ..*self }
+        let near = AtomicPtr::new(self.near.load(Ordering::Relaxed));
+        Self { head: self.head.clone(), near, slots: self.slots, byte_words: self.byte_words }
     }
 }
 
@@ -166,12 +169,6 @@ impl PinnedRing {
     }
 }
 
-/// Returns `value`; tells the compiler that the way here is rare, so that a processor predicts it.
-#[cold]
-fn cold<T>(value: T) -> T {
-    value
-}
-
 impl PinnedVertex {
     /// Returns the head of the vertex.
     #[inline]
@@ -179,23 +176,48 @@ impl PinnedVertex {
         &self.head
     }
 
-    /// Returns the offset of the slot of sample `ticket` from the first slot, in bytes.
-    #[inline]
-    pub(crate) fn slot_offset(&self, ticket: u64) -> u32 {
-        // `slots` is a power of two, and the bytes of a ring fit: `Mapping::pin_vertex` found them in the file.
-        (ticket as u32 & (self.slots - 1)) * size_of::<Slot>() as u32
+    /// Returns the slot that [`go_to`](Self::go_to) found last; the first slot before that. Without arithmetic on the
+    /// way to it: this is the longest path of a read of the latest value.
+    #[inline(always)]
+    pub(crate) fn near(&self) -> &Slot {
+        // SAFETY: `near` is only set by `pin_vertex` and `go_to`, to a slot of this vertex; the rest as in `Pinned`.
+        unsafe { &*self.near.load(Ordering::Relaxed) }
     }
 
-    /// Returns the slot at `offset` from the first slot; the first slot, if no slot is there. Without arithmetic on
-    /// the way to the slot: this is the longest path of a read of the latest value.
+    /// Has the processor fetch the slot behind [`near`](Self::near), which is not waited for. A program that reads as often
+    /// as its publisher publishes finds the sample there, and often in another cache line.
     #[inline(always)]
-    pub(crate) fn slot_at(&self, offset: u32) -> &Slot {
-        let is_slot = offset.is_multiple_of(size_of::<Slot>() as u32)
-            && offset / (size_of::<Slot>() as u32) < self.slots;
-        let offset = if is_slot { offset } else { cold(0) };
-        // SAFETY: `Mapping::pin_vertex` checked that `slots` slots follow the head, there is at least one, and `offset`
-        // is that of one of them; the rest as in `Pinned`.
-        unsafe { self.head.value.add(1).cast::<Slot>().byte_add(offset as usize).as_ref() }
+    pub(crate) fn fetch_next(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let next = self.near.load(Ordering::Relaxed).wrapping_add(1);
+            // SAFETY: the instruction takes any address, and reads and changes nothing that a program sees.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(next.cast_const().cast()) };
+        }
+    }
+
+    /// Returns the slot of sample `ticket`, and remembers it for [`near`](Self::near).
+    #[inline(always)]
+    pub(crate) fn go_to(&self, ticket: u64) -> &Slot {
+        let slot = self.slot(ticket);
+        self.near.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Relaxed);
+        slot
+    }
+
+    /// Returns the number of slots.
+    #[inline]
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Returns the slot of sample `ticket`.
+    #[inline(always)]
+    pub(crate) fn slot(&self, ticket: u64) -> &Slot {
+        let offset = ticket as u32 & (self.slots - 1);
+        // SAFETY: `Mapping::pin_vertex` checked that `slots` slots follow the head, and that the number is a power of two,
+        // so the masked ticket is that of one of them; the rest as in `Pinned`.
+        unsafe { self.head.value.add(1).cast::<Slot>().add(offset as usize).as_ref() }
     }
 
     /// Returns the vertex.
@@ -319,11 +341,13 @@ impl Mapping {
         Some(Pinned { value, memory: Arc::clone(&self.memory) })
     }
 
-    /// Returns the vertex at `place` with its memory.
+    /// Returns the vertex at `place` with its memory, if it lies in the mapping and its number of slots is a power of two.
     pub(crate) fn pin_vertex(&self, place: &Place) -> Option<PinnedVertex> {
-        self.vertex(place)?;
-        let head = self.pin(place.offset)?;
-        Some(PinnedVertex { head, slots: place.slots, byte_words: place.byte_ring_bytes / 8 })
+        let raw = self.vertex(place)?;
+        place.slots.is_power_of_two().then_some(())?;
+        let near = AtomicPtr::new(raw.slots.as_ptr().cast_mut());
+        let (slots, byte_words) = (place.slots, place.byte_ring_bytes / 8);
+        Some(PinnedVertex { head: self.pin(place.offset)?, near, slots, byte_words })
     }
 
     /// Returns the part of the header of a recorder's segment that changes.

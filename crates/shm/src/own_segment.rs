@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use skopos_model::{MAX_STRUCTURED_BYTES, Timestamp, Topic, ValueType, unpoisoned};
 
-use crate::clocks::{BothClocks, Clocks};
+use crate::clocks::{BothClocks, Clocks, Difference};
 use crate::entry::{self, Registered};
 use crate::error::Error;
 use crate::flags::Flags;
@@ -88,6 +88,12 @@ impl OwnSegment {
         self.clocks.moment(time, read_clocks)
     }
 
+    /// Returns the difference of both clocks at `time`, for the only writer of a vertex to keep.
+    #[cold]
+    pub(crate) fn difference(&self, time: Timestamp) -> Difference {
+        self.clocks.difference(time, read_clocks)
+    }
+
     /// Returns the vertex at `place`, for a writer to keep.
     pub(crate) fn pin_vertex(&self, place: &Place) -> PinnedVertex {
         self.map.pin_vertex(place).unwrap_or_else(|| unreachable!("a place comes from `register`"))
@@ -145,11 +151,27 @@ impl OwnSegment {
         self.ring_all(std::iter::once((index, head)));
     }
 
-    /// Wakes waiters for one vertex, of which `flags` are the flags, and waiters for any vertex.
+    /// Returns true if the publisher of this segment makes no fence before it looks at the flags.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.header.is_quick
+    }
+
+    /// Returns the process that made the segment.
+    pub(crate) fn maker(&self) -> Maker {
+        self.maker
+    }
+
+    /// Returns true if a reader may wait for what was published before, in a vertex of which `flags` are the flags.
     #[inline]
-    pub(crate) fn ring_one(&self, flags: &[Pinned<AtomicU32>; 2], head: &VertexHead) {
+    pub(crate) fn is_awaited(&self, [flag, any]: &[Pinned<AtomicU32>; 2]) -> bool {
         self.settle();
-        let [flag, any] = flags;
+        Bell::is_any_up(flag, any)
+    }
+
+    /// Wakes waiters for one vertex and waiters for any vertex whose flags are up; after
+    /// [`is_awaited`](Self::is_awaited).
+    #[cold]
+    pub(crate) fn wake(&self, [flag, any]: &[Pinned<AtomicU32>; 2], head: &VertexHead) {
         Bell { flag, epoch: &head.epoch }.ring(&WAKE);
         Bell { flag: any, epoch: &self.live().epoch }.ring(&WAKE);
     }

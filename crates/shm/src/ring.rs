@@ -55,6 +55,144 @@ pub(crate) struct VertexHead {
     pub(crate) reserved: AtomicU32,
 }
 
+impl Slot {
+    /// Returns true if the sample of the slot has these bits and this meta word; for the writer.
+    #[inline(always)]
+    fn holds(&self, bits: u64, meta: Meta) -> bool {
+        self.bits.load(Ordering::Relaxed) == bits && self.meta.load(Ordering::Relaxed) == meta.0
+    }
+
+    /// Reads time, bits and meta word. A reader has to check the mark before and after.
+    #[inline(always)]
+    pub(crate) fn fields(&self) -> (i64, u64, Meta) {
+        let (bits, meta) = self.number();
+        (self.time.load(Ordering::Relaxed), bits, meta)
+    }
+
+    /// Reads bits and meta word, like [`fields`](Self::fields).
+    #[inline(always)]
+    pub(crate) fn number(&self) -> (u64, Meta) {
+        (self.bits.load(Ordering::Relaxed), Meta(self.meta.load(Ordering::Relaxed)))
+    }
+
+    /// Stores a sample in its slot.
+    #[inline(always)]
+    fn store(&self, sample: RawSample) {
+        self.mark.store(2 * sample.ticket + 1, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire fence in `read`: a reader that sees any field of this
+        // sample sees the odd mark, or a later one, when it looks again.
+        fence(Ordering::Release);
+        self.time.store(sample.time, Ordering::Relaxed);
+        self.bits.store(sample.bits, Ordering::Relaxed);
+        // Nearly all samples have the meta word of the one that they replace, and a look costs less than a store.
+        if self.meta.load(Ordering::Relaxed) != sample.meta.0 {
+            self.meta.store(sample.meta.0, Ordering::Relaxed);
+        }
+        // SYNC: pairs with the first Acquire load of the mark in `read`.
+        self.mark.store(2 * sample.ticket + 2, Ordering::Release);
+    }
+}
+
+impl VertexHead {
+    /// [`RawVertex::publish_alone`] of a measured number that is not the first sample, at a moment that is not before the
+    /// last one. In any other case it does nothing and returns `None`. `slot` finds the slot of a ticket.
+    #[inline(always)]
+    pub(crate) fn publish_next<'a>(
+        &self,
+        slot: impl Fn(u64) -> &'a Slot,
+        owner: u64,
+        at: Moment,
+        bits: u64,
+    ) -> Option<Published> {
+        // Relaxed: only the writer, and the end of the vertex, change the head.
+        let ticket = self.head.load(Ordering::Relaxed);
+        if self.owner.load(Ordering::Relaxed) != owner
+            || ticket == 0
+            || at.time < self.checked_at.load(Ordering::Relaxed)
+            || at.boottime < self.checked_boottime.load(Ordering::Relaxed)
+        {
+            return None;
+        }
+        let meta = Meta::scalar(Origin::Measured);
+        let is_same = slot(ticket - 1).holds(bits, meta);
+        if !is_same {
+            self.store(slot(ticket), RawSample { ticket, time: at.time, bits, meta });
+        }
+        self.set_checked(at);
+        Some(if is_same { Published::Unchanged } else { Published::Stored })
+    }
+
+    /// Stores the next sample in its slot.
+    #[inline(always)]
+    fn store(&self, slot: &Slot, sample: RawSample) {
+        slot.store(sample);
+        // SYNC: pairs with the Acquire load of `head` in `latest` and `read`: a reader that sees the new head sees the
+        // slot.
+        self.head.store(sample.ticket + 1, Ordering::Release);
+    }
+
+    /// Records the time of a poll, after the sample that it found.
+    #[inline(always)]
+    fn set_checked(&self, at: Moment) {
+        // SYNC: pairs with the Acquire fences in `checked`: a reader that sees one of these times sees at
+        // least this sample, and one that sees the second sees the first.
+        self.checked_boottime.store(at.boottime, Ordering::Release);
+        // SYNC: as above.
+        self.checked_at.store(at.time, Ordering::Release);
+    }
+
+    /// Returns the time of the last poll of the source on both clocks.
+    ///
+    /// A reader calls it before it reads the sample: the sample is then at least as new, so the result never claims that an
+    /// old value was checked at a time when a newer one already existed.
+    #[inline(always)]
+    pub(crate) fn checked(&self) -> Moment {
+        // SYNC: pairs with the Release stores of both in `set_checked`.
+        let time = self.checked_at.load_acquire();
+        let boottime = self.checked_boottime.load_acquire();
+        Moment { time, boottime }
+    }
+
+    /// Returns what `read` finds in `slot` if the newest sample is there, and otherwise the number of samples that were
+    /// ever stored.
+    ///
+    /// A reader that remembers the slot of the last sample reads it at the same time as the head; with
+    /// [`RawVertex::latest_sample`] the slot is known only when the head has arrived.
+    #[inline(always)]
+    pub(crate) fn newest_in<T>(
+        &self,
+        owner: u64,
+        slot: &Slot,
+        read: impl FnOnce(&Slot) -> T,
+    ) -> Result<T, u64> {
+        // SYNC: pairs with the Release store in `adopt`.
+        let is_own = self.owner.load_acquire() == owner;
+        // SYNC: pairs with the Release store of `head` in `VertexHead::store`.
+        let count = self.head.load_acquire();
+        // The mark of sample `count - 1`, which no other sample has. Zero, without a sample, is no such mark.
+        let whole = count.wrapping_mul(2);
+        // SYNC: pairs with the Release store of the even mark in `Slot::store`.
+        let before = slot.mark.load_acquire();
+        let found = read(slot);
+        // SYNC: pairs with the Release fences in `Slot::store` and `abandon`.
+        fence(Ordering::Acquire);
+        let after = slot.mark.load(Ordering::Relaxed);
+        let is_still_own = self.owner.load(Ordering::Relaxed) == owner;
+        if before == whole && after == whole && whole != 0 && is_own && is_still_own {
+            Ok(found)
+        } else {
+            Err(count)
+        }
+    }
+
+    /// Counts a time that was replaced.
+    #[cold]
+    fn count_clamped(&self) {
+        let clamped = self.clamped.load(Ordering::Relaxed);
+        self.clamped.store(clamped + 1, Ordering::Relaxed);
+    }
+}
+
 /// A moment on both clocks, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
@@ -81,7 +219,7 @@ pub(crate) struct Slot {
 impl Moment {
     /// Returns this moment, or that of `time` if it is later.
     #[inline]
-    fn not_before(self, time: i64) -> Self {
+    pub(crate) fn not_before(self, time: i64) -> Self {
         match time.checked_sub(self.time) {
             Some(later @ 1..) if self.boottime != 0 => {
                 Self { time, boottime: self.boottime.saturating_add(later) }
@@ -133,6 +271,12 @@ impl Meta {
             Origin::Unknown => UNKNOWN,
         };
         Self(code | u64::from(len) << 32)
+    }
+
+    /// Returns true if the sample has no value.
+    #[inline(always)]
+    pub(crate) fn is_unknown(self) -> bool {
+        self.0 & 0xff == UNKNOWN
     }
 
     #[inline]
@@ -294,7 +438,7 @@ impl RawVertex<'_> {
             return None;
         }
         if head.checked_boottime.load(Ordering::Relaxed) < at.boottime {
-            // SYNC: pairs with the Acquire fence in `checked`, as in `publish_alone`.
+            // SYNC: pairs with the Acquire fence in `checked`, as in `set_checked`.
             head.checked_boottime.store(at.boottime, Ordering::Release);
         }
         if head.checked_at.load(Ordering::Relaxed) < at.time {
@@ -313,6 +457,57 @@ impl RawVertex<'_> {
         payload: Payload<'_>,
         origin: Origin,
     ) -> Option<Published> {
+        match payload {
+            Payload::Bits(bits) => self.publish_bits(owner, at, bits, origin),
+            Payload::Bytes(bytes) => self.publish_bytes(owner, at, bytes, origin),
+        }
+    }
+
+    /// [`publish_alone`](Self::publish_alone) of a number: always inlined, because passing the vertex by memory costs as
+    /// much as the stores of a sample.
+    #[inline(always)]
+    pub(crate) fn publish_bits(
+        &self,
+        owner: u64,
+        at: Moment,
+        bits: u64,
+        origin: Origin,
+    ) -> Option<Published> {
+        let (ticket, at) = self.begin(owner, at)?;
+        let meta = Meta::scalar(origin);
+        if ticket > 0 && self.slot(ticket - 1).holds(bits, meta) {
+            self.head.set_checked(at);
+            return Some(Published::Unchanged);
+        }
+        self.head.store(self.slot(ticket), RawSample { ticket, time: at.time, bits, meta });
+        self.head.set_checked(at);
+        Some(Published::Stored)
+    }
+
+    /// [`publish_alone`](Self::publish_alone) of a structured value.
+    #[inline(never)]
+    fn publish_bytes(
+        &self,
+        owner: u64,
+        at: Moment,
+        bytes: &[u8],
+        origin: Origin,
+    ) -> Option<Published> {
+        let (ticket, at) = self.begin(owner, at)?;
+        let meta = Meta::structured(origin, bytes.len() as u32);
+        if ticket > 0 && self.has_bytes(self.slot(ticket - 1), bytes, meta) {
+            self.head.set_checked(at);
+            return Some(Published::Unchanged);
+        }
+        let bits = self.store_bytes(bytes);
+        self.head.store(self.slot(ticket), RawSample { ticket, time: at.time, bits, meta });
+        self.head.set_checked(at);
+        Some(Published::Stored)
+    }
+
+    /// Returns the ticket of the next sample and the moment that a publish at `at` has: not before the last one.
+    #[inline(always)]
+    fn begin(&self, owner: u64, at: Moment) -> Option<(u64, Moment)> {
         let head = self.head;
         // Relaxed: only the writer, and the end of the vertex, change the head.
         if head.owner.load(Ordering::Relaxed) != owner {
@@ -320,74 +515,31 @@ impl RawVertex<'_> {
         }
         let ticket = head.head.load(Ordering::Relaxed);
         let Moment { mut time, mut boottime } = at;
-        let last = ticket.checked_sub(1).map(|t| self.load_own(t));
-        let floor = head.checked_at.load(Ordering::Relaxed);
-        if ticket > 0 && time < floor {
-            time = floor;
-            head.clamped.store(head.clamped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
         if ticket > 0 {
+            let floor = head.checked_at.load(Ordering::Relaxed);
+            if time < floor {
+                time = floor;
+                head.count_clamped();
+            }
             boottime = boottime.max(head.checked_boottime.load(Ordering::Relaxed));
         }
-        let unchanged = last.is_some_and(|last| self.equals(&last, payload, origin));
-        if !unchanged {
-            let (bits, meta) = match payload {
-                Payload::Bits(bits) => (bits, Meta::scalar(origin)),
-                Payload::Bytes(bytes) => {
-                    (self.store_bytes(bytes), Meta::structured(origin, bytes.len() as u32))
-                }
-            };
-            self.store_slot(RawSample { ticket, time, bits, meta });
-            // SYNC: pairs with the Acquire load of `head` in `latest` and `read`: a reader that sees
-            // the new head sees the slot.
-            head.head.store(ticket + 1, Ordering::Release);
-        }
-        // SYNC: pairs with the Acquire fences in `checked`: a reader that sees one of these times sees at
-        // least this sample, and one that sees the second sees the first.
-        head.checked_boottime.store(boottime, Ordering::Release);
-        // SYNC: as above.
-        head.checked_at.store(time, Ordering::Release);
-        Some(if unchanged { Published::Unchanged } else { Published::Stored })
+        Some((ticket, Moment { time, boottime }))
     }
 
-    /// Reads a slot field by field. The writer that holds the lock gets a complete sample; a reader has
-    /// to check the mark.
+    /// Reads the slot of `ticket` field by field. A reader has to check the mark.
     #[inline]
     fn load_own(&self, ticket: u64) -> RawSample {
-        let slot = self.slot(ticket);
-        RawSample {
-            ticket,
-            time: slot.time.load(Ordering::Relaxed),
-            bits: slot.bits.load(Ordering::Relaxed),
-            meta: Meta(slot.meta.load(Ordering::Relaxed)),
-        }
+        let (time, bits, meta) = self.slot(ticket).fields();
+        RawSample { ticket, time, bits, meta }
     }
 
-    #[inline]
-    fn equals(&self, last: &RawSample, payload: Payload<'_>, origin: Origin) -> bool {
-        match payload {
-            Payload::Bits(bits) => last.bits == bits && last.meta == Meta::scalar(origin),
-            Payload::Bytes(bytes) => {
-                last.meta == Meta::structured(origin, bytes.len() as u32)
-                    && words_of(bytes)
-                        .zip(self.words_at(last.bits))
-                        .all(|(word, stored)| word == stored.load(Ordering::Relaxed))
-            }
-        }
-    }
-
-    #[inline]
-    fn store_slot(&self, sample: RawSample) {
-        let slot = self.slot(sample.ticket);
-        slot.mark.store(2 * sample.ticket + 1, Ordering::Relaxed);
-        // SYNC: pairs with the Acquire fence in `read`: a reader that sees any field of this
-        // sample sees the odd mark, or a later one, when it looks again.
-        fence(Ordering::Release);
-        slot.time.store(sample.time, Ordering::Relaxed);
-        slot.bits.store(sample.bits, Ordering::Relaxed);
-        slot.meta.store(sample.meta.0, Ordering::Relaxed);
-        // SYNC: pairs with the first Acquire load of the mark in `read`.
-        slot.mark.store(2 * sample.ticket + 2, Ordering::Release);
+    /// Returns true if the sample in `last` is the structured value `bytes`.
+    fn has_bytes(&self, last: &Slot, bytes: &[u8], meta: Meta) -> bool {
+        let (position, last_meta) = last.number();
+        last_meta == meta
+            && words_of(bytes)
+                .zip(self.words_at(position))
+                .all(|(word, stored)| word == stored.load(Ordering::Relaxed))
     }
 
     /// Puts `bytes` into the byte ring and returns their position, counted from the first byte ever
@@ -448,10 +600,10 @@ impl RawVertex<'_> {
         }
         let slot = self.slot(ticket);
         let whole = 2 * ticket + 2;
-        // SYNC: pairs with the Release store of the even mark in `store_slot`.
+        // SYNC: pairs with the Release store of the even mark in `Slot::store`.
         let before = slot.mark.load_acquire();
         let sample = self.load_own(ticket);
-        // SYNC: pairs with the Release fences in `store_slot` and `abandon`.
+        // SYNC: pairs with the Release fences in `Slot::store` and `abandon`.
         fence(Ordering::Acquire);
         let after = slot.mark.load(Ordering::Relaxed);
         let is_own = || self.head.owner.load(Ordering::Relaxed) == owner;
@@ -482,7 +634,7 @@ impl RawVertex<'_> {
     /// Returns the number of samples that were ever stored: the ticket of the next one.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
-        // SYNC: pairs with the Release store of `head` in `publish_alone`.
+        // SYNC: pairs with the Release store of `head` in `VertexHead::store`.
         self.head.head.load_acquire().min(MAX_COUNT)
     }
 
@@ -506,15 +658,6 @@ impl RawVertex<'_> {
         self.head.owner.load_acquire() != owner
     }
 
-    /// Returns the time of the last poll of the source on both clocks.
-    #[inline]
-    pub(crate) fn checked(&self) -> Moment {
-        // SYNC: pairs with the Release stores of both in `publish_alone`.
-        let time = self.head.checked_at.load_acquire();
-        let boottime = self.head.checked_boottime.load_acquire();
-        Moment { time, boottime }
-    }
-
     /// Returns the tickets that the ring may still hold after `count` samples. A walk back ends at the
     /// first of them, even with a hostile head and empty slots.
     #[inline]
@@ -525,50 +668,9 @@ impl RawVertex<'_> {
     /// Returns the newest sample and the time of the last poll of its source.
     #[inline]
     pub(crate) fn latest(&self, owner: u64) -> SlotState<(RawSample, Moment)> {
-        self.timed(|| self.latest_sample(owner))
-    }
-
-    /// Returns the sample that `newest` reads and the time of the last poll of its source.
-    #[inline(always)]
-    pub(crate) fn timed(
-        &self,
-        newest: impl FnOnce() -> SlotState<RawSample>,
-    ) -> SlotState<(RawSample, Moment)> {
-        // The time is read first: the sample read after it is at least as new, so the result never
-        // claims that an old value was checked at a time when a newer one already existed.
-        let checked = self.checked();
-        newest().and_then(|sample| SlotState::Whole((sample, checked.not_before(sample.time))))
-    }
-
-    /// Returns the newest sample if it is in `slot`, and otherwise the number of samples that were ever stored.
-    ///
-    /// A reader that remembers the slot of the last sample reads it at the same time as the head; with
-    /// [`latest_sample`](Self::latest_sample) the slot is known only when the head has arrived.
-    #[inline(always)]
-    pub(crate) fn newest_in(&self, owner: u64, slot: &Slot) -> Result<RawSample, u64> {
-        // SYNC: pairs with the Release store in `adopt`.
-        let is_own = self.head.owner.load_acquire() == owner;
-        // SYNC: pairs with the Release store of `head` in `publish_alone`.
-        let count = self.head.head.load_acquire();
-        // The mark of sample `count - 1`, which no other sample has. Zero, without a sample, is no such mark.
-        let whole = count.wrapping_mul(2);
-        // SYNC: pairs with the Release store of the even mark in `store_slot`.
-        let before = slot.mark.load_acquire();
-        let sample = RawSample {
-            ticket: count.wrapping_sub(1),
-            time: slot.time.load(Ordering::Relaxed),
-            bits: slot.bits.load(Ordering::Relaxed),
-            meta: Meta(slot.meta.load(Ordering::Relaxed)),
-        };
-        // SYNC: pairs with the Release fences in `store_slot` and `abandon`.
-        fence(Ordering::Acquire);
-        let after = slot.mark.load(Ordering::Relaxed);
-        let is_still_own = self.head.owner.load(Ordering::Relaxed) == owner;
-        if before == whole && after == whole && whole != 0 && is_own && is_still_own {
-            Ok(sample)
-        } else {
-            Err(count)
-        }
+        let checked = self.head.checked();
+        let sample = self.latest_sample(owner);
+        sample.and_then(|sample| SlotState::Whole((sample, checked.not_before(sample.time))))
     }
 
     /// Returns the newest sample.

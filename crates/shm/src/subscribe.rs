@@ -68,7 +68,7 @@ impl Subscription {
     #[inline]
     pub fn checked_at(&self) -> Option<Timestamp> {
         // The time is read first: a sample that existed at that time is then seen.
-        let checked_at = self.vertex.raw().checked().time;
+        let checked_at = self.vertex.raw().head.checked().time;
         (!self.is_due()).then(|| Timestamp::from_nanos(checked_at))
     }
 

@@ -3,7 +3,7 @@
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{
-    AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence, fence,
+    AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence, fence,
 };
 
 #[cfg(loom)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use skopos_model::{Origin, Scalar, Timestamp, Topic, ValueType};
 
+use crate::clocks::Difference;
 use crate::error::Error;
 use crate::host::Host;
 use crate::publisher::Publisher;
@@ -66,6 +67,8 @@ impl Number for u64 {
 pub struct Writer<T> {
     // No clone of it leaves this type: that makes it the only writer.
     only: VertexWriter,
+    /// The difference of the clocks at the last publish.
+    clocks: Difference,
     numbers: PhantomData<T>,
 }
 
@@ -90,7 +93,7 @@ impl<T: Number> Writer<T> {
     /// The errors of [`publish`](Self::publish).
     #[inline]
     pub fn publish_at(&mut self, time: Timestamp, value: T) -> Result<Published, Error> {
-        self.only.publish_alone(time, value.into().to_bits())
+        self.only.publish_alone(&mut self.clocks, time, value.into().to_bits())
     }
 
     /// Records that the source was polled at `time` and had not changed.
@@ -99,7 +102,7 @@ impl<T: Number> Writer<T> {
     /// The errors of [`publish`](Self::publish).
     #[inline]
     pub fn check_at(&mut self, time: Timestamp) -> Result<(), Error> {
-        self.only.check_alone(time)
+        self.only.check_alone(&mut self.clocks, time)
     }
 }
 
@@ -133,7 +136,8 @@ impl Publisher {
             let (topic, wanted) = (spec.topic, spec.value_type);
             return Err(Error::WrongType { topic, wanted, found: T::TYPE });
         }
-        Ok(Writer { only: self.register(spec)?, numbers: PhantomData })
+        let only = self.register(spec)?;
+        Ok(Writer { only, clocks: Difference::default(), numbers: PhantomData })
     }
 }
 
@@ -149,7 +153,9 @@ impl<T: Number> Reader<T> {
     ///
     /// # Errors
     /// [`Error::Unknown`] if the publisher could not measure it; the errors of [`Vertex::latest`].
-    #[inline]
+    //
+    // Always inlined, as `Vertex::latest`.
+    #[inline(always)]
     pub fn get(&self) -> Result<T, Error> {
         let (bits, is_known) = self.vertex.latest_bits()?;
         if is_known { Ok(T::from_bits(bits)) } else { Err(self.unknown()) }

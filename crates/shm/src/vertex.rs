@@ -6,22 +6,18 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skopos_model::{Origin, Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
+use skopos_model::{Sample, Scalar, Structured, Timestamp, Topic, Value, ValueType};
 
 use crate::error::Error;
 use crate::layout::Marks;
 use crate::map::{Pinned, PinnedVertex};
-use crate::ring::{Moment, Place, RawSample, RawVertex, SlotState, VertexHead};
+use crate::ring::{Moment, Place, RawSample, RawVertex, Slot, SlotState, VertexHead};
 use crate::segment::{Segment, VertexInfo};
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
 use crate::{marks, sys};
 
 /// Attempts at a structured value whose bytes are overwritten meanwhile.
 const STRUCTURED_ATTEMPTS: u32 = 100;
-
-/// Attempts at the slot of the last read and the slots of the samples that writers store meanwhile. The second one
-/// succeeds unless a writer publishes between two loads.
-const NEAR_ATTEMPTS: u32 = 8;
 
 /// The samples of one topic, for reading. Cheap to clone. It stays valid, and returns [`Error::Gone`]
 /// once the vertex is unregistered.
@@ -35,8 +31,6 @@ pub struct Vertex {
     rest: Arc<Rest>,
     /// The value of the publisher's `interest` for which this handle marked the vertex as read.
     marked: AtomicU32,
-    /// Offset of the slot in which the latest sample was at the last read.
-    near: AtomicU32,
     value_type: ValueType,
 }
 
@@ -60,7 +54,6 @@ impl Clone for Vertex {
             owner: self.owner,
             rest: Arc::clone(&self.rest),
             marked: AtomicU32::new(self.marked.load(Ordering::Relaxed)),
-            near: AtomicU32::new(self.near.load(Ordering::Relaxed)),
             value_type: self.value_type,
         }
     }
@@ -126,7 +119,7 @@ impl Vertex {
         let (marked, followed) = (not_yet(), not_yet());
         let value_type = info.value_type;
         let rest = Arc::new(Rest { segment, info, group, index, place, marks, followed });
-        Some(Self { vertex, owner, rest, marked, near: AtomicU32::new(0), value_type })
+        Some(Self { vertex, owner, rest, marked, value_type })
     }
 
     /// Returns the topic.
@@ -182,33 +175,29 @@ impl Vertex {
         }
     }
 
-    /// Returns the newest sample.
+    /// Returns what `read` finds in the slot of the newest sample; `None` while writers change it, and in every other state
+    /// of a vertex.
     //
     // The slot of the last read is tried first: it is fetched together with the head. A publish in between makes one
-    // more turn, in the same code: on a cold path other code would be fetched from memory, too.
+    // more turn, in the same code: on a cold path other code would be fetched from memory, too. For the same reason the
+    // number of turns is not a constant, with which a compiler writes out each of them.
     #[inline(always)]
-    fn newest(&self) -> SlotState<RawSample> {
-        let raw = self.raw();
-        let mut near = self.near.load(Ordering::Relaxed);
-        for _ in 0..NEAR_ATTEMPTS {
-            let count = match raw.newest_in(self.owner, self.vertex.slot_at(near)) {
-                Ok(sample) => return SlotState::Whole(sample),
+    fn newest<T>(&self, read: impl Fn(&Slot) -> T) -> Option<T> {
+        self.vertex.fetch_next();
+        let (head, mut slot) = (self.vertex.head(), self.vertex.near());
+        for _ in 0..=self.vertex.slots() {
+            let count = match head.newest_in(self.owner, slot, &read) {
+                Ok(found) => return Some(found),
                 Err(count) => count,
             };
-            let next = self.vertex.slot_offset(count.wrapping_sub(1));
-            if next == near {
+            let next = self.vertex.go_to(count.wrapping_sub(1));
+            // The second turn succeeds unless a writer publishes between two loads.
+            if std::ptr::eq(next, slot) {
                 break;
             }
-            near = next;
-            self.near.store(near, Ordering::Relaxed);
+            slot = next;
         }
-        self.newest_slowly()
-    }
-
-    /// Returns the newest sample while writers change it, and every other state of a vertex.
-    #[cold]
-    fn newest_slowly(&self) -> SlotState<RawSample> {
-        self.raw().latest_sample(self.owner)
+        None
     }
 
     /// Returns the latest sample. Makes no system call and takes no lock; allocates only for a structured
@@ -237,11 +226,13 @@ impl Vertex {
     /// The errors of [`latest`](Self::latest).
     #[inline(always)]
     pub fn peek(&self) -> Result<Reading, Error> {
-        if let SlotState::Whole((sample, checked)) = self.raw().timed(|| self.newest())
-            && let Some(scalar) = Scalar::from_bits(self.value_type, sample.bits)
+        let checked = self.vertex.head().checked();
+        if let Some((time, bits, meta)) = self.newest(Slot::fields)
+            && let Some(scalar) = Scalar::from_bits(self.value_type, bits)
         {
-            let (time, value) = (Timestamp::from_nanos(sample.time), Value::from(scalar));
-            let sample = Sample { time, value, origin: sample.meta.origin(false) };
+            let checked = checked.not_before(time);
+            let (time, value) = (Timestamp::from_nanos(time), Value::from(scalar));
+            let sample = Sample { time, value, origin: meta.origin(false) };
             return Ok(Reading::new(sample, checked));
         }
         match self.latest_structured() {
@@ -254,10 +245,17 @@ impl Vertex {
     #[inline(always)]
     pub(crate) fn latest_bits(&self) -> Result<(u64, bool), Error> {
         self.mark_read();
-        match self.newest() {
-            SlotState::Whole(sample) => {
-                Ok((sample.bits, sample.meta.origin(false) != Origin::Unknown))
-            }
+        match self.newest(Slot::number) {
+            Some((bits, meta)) => Ok((bits, !meta.is_unknown())),
+            None => self.latest_bits_slowly(),
+        }
+    }
+
+    /// [`latest_bits`](Self::latest_bits) while writers change the number, and every error.
+    #[cold]
+    fn latest_bits_slowly(&self) -> Result<(u64, bool), Error> {
+        match self.raw().latest_sample(self.owner) {
+            SlotState::Whole(sample) => Ok((sample.bits, !sample.meta.is_unknown())),
             SlotState::Absent => Err(Error::Empty(self.topic().clone())),
             other => Err(self.failed(&other)),
         }

@@ -50,11 +50,23 @@ pub(crate) fn settle_quickly() {
 }
 
 impl Bell<'_> {
+    /// Returns true if a waiter may be asleep; after [`settle`], like [`ring`](Self::ring).
+    #[inline(always)]
+    pub(crate) fn is_up(flag: &AtomicU32) -> bool {
+        flag.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns true if one of two flags is up, as [`is_up`](Self::is_up) of each.
+    #[inline(always)]
+    pub(crate) fn is_any_up(one: &AtomicU32, other: &AtomicU32) -> bool {
+        one.load(Ordering::Relaxed) | other.load(Ordering::Relaxed) != 0
+    }
+
     /// Wakes the waiters, if there are any; called after a publish and [`settle`]. Returns true if it
     /// woke.
     #[inline]
     pub(crate) fn ring(&self, sleep: &impl Sleep) -> bool {
-        if self.flag.load(Ordering::Relaxed) == 0 {
+        if !Self::is_up(self.flag) {
             return false;
         }
         self.flag.store(0, Ordering::Relaxed);

@@ -1,8 +1,9 @@
-//! `skopos-bench score`: samples in shared memory beside Redis Streams, the store of Apollo, and beside a bare
-//! seqlock, the least that a shared value can cost.
+//! `skopos-bench score`: samples in shared memory beside Redis Streams, the store of Apollo, beside a bare
+//! seqlock, the least that a shared value can cost, and the blackboard of iceoryx2.
 
 pub(crate) mod bench;
 pub(crate) mod bare;
+pub(crate) mod iceoryx;
 pub(crate) mod latest;
 pub(crate) mod publish;
 pub(crate) mod subscribe;
@@ -33,6 +34,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     ));
     plan.say("beside a bare seqlock …");
     bare::measure(&bench, &mut report)?;
+    plan.say("beside iceoryx2 …");
+    iceoryx::measure(&bench, &mut report)?;
     plan.say("latest value …");
     latest::measure(&bench, &mut report)?;
     plan.say("publish …");
