@@ -42,6 +42,10 @@ const MAX_MEMBERS: usize = 32;
 const MAX_TRACESTATE_BYTES: usize = 8192;
 /// Our member of a `tracestate`.
 const MEMBER: &str = "skopos";
+/// Length of a `traceparent`.
+pub(crate) const TRACEPARENT_BYTES: usize = 55;
+/// Length of our member of a `tracestate`.
+pub(crate) const MEMBER_BYTES: usize = 37;
 
 /// The part of a call that travels with the request, and the place below which further calls belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,16 +114,34 @@ impl Context {
 
     /// Returns the value of the header `traceparent`.
     pub fn traceparent(&self) -> String {
-        let Self { request_high, request_low, span, flags, .. } = self;
-        let flags = flags & FLAGS;
-        format!("00-{request_high:016x}{request_low:016x}-{span:016x}-{flags:02x}")
+        self.traceparent_bytes().map(char::from).iter().collect()
+    }
+
+    /// Returns the value of the header `traceparent`, as ASCII.
+    #[inline]
+    pub(crate) fn traceparent_bytes(&self) -> [u8; TRACEPARENT_BYTES] {
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        put_hex(&mut text[3..19], self.request_high);
+        put_hex(&mut text[19..35], self.request_low);
+        put_hex(&mut text[36..52], self.span);
+        put_hex(&mut text[53..55], u64::from(self.flags & FLAGS));
+        text
+    }
+
+    /// Returns our member of a `tracestate`, as ASCII.
+    #[inline]
+    pub(crate) fn member_bytes(&self) -> [u8; MEMBER_BYTES] {
+        let mut text = *b"skopos=0000-00000000-0000000000000000";
+        put_hex(&mut text[7..11], u64::from(self.order));
+        put_hex(&mut text[12..20], u64::from(self.lamport));
+        put_hex(&mut text[21..37], self.callpath);
+        text
     }
 
     /// Returns the value of the header `tracestate`: our member, and then the members of `others`, which came with the
     /// request, without our own. Members over the number that the recommendation allows are left out.
     pub fn tracestate(&self, others: Option<&str>) -> String {
-        let Self { order, lamport, callpath, .. } = self;
-        let mut state = format!("{MEMBER}={order:04x}-{lamport:08x}-{callpath:016x}");
+        let mut state: String = self.member_bytes().map(char::from).iter().collect();
         let others =
             others.filter(|others| others.len() <= MAX_TRACESTATE_BYTES).unwrap_or_default();
         for member in members(others).filter(|(key, _)| *key != MEMBER).take(MAX_MEMBERS - 1) {
@@ -151,6 +173,20 @@ impl Context {
             context.flags |= if member.is_newer { NEWER } else { 0 };
         }
         Ok(context)
+    }
+}
+
+/// Returns true if a `tracestate` has members of other systems.
+pub(crate) fn has_others(state: &str) -> bool {
+    state.len() <= MAX_TRACESTATE_BYTES && members(state).any(|(key, _)| key != MEMBER)
+}
+
+/// Writes a number into all of `place` as lower-case hexadecimal digits.
+#[inline]
+fn put_hex(place: &mut [u8], mut number: u64) {
+    for digit in place.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(number & 0xf) as usize];
+        number >>= 4;
     }
 }
 
@@ -204,9 +240,17 @@ fn parse_traceparent(text: &str) -> Result<Context, Error> {
 
 /// Parses exactly `digits` lower-case hexadecimal digits, at most 16.
 fn hex(text: &str, digits: usize) -> Option<u64> {
-    let allowed = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-    let fits = text.len() == digits && text.bytes().all(allowed);
-    fits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+    if text.len() != digits || digits > 16 {
+        return None;
+    }
+    text.bytes().try_fold(0, |number, digit| {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(number << 4 | u64::from(digit))
+    })
 }
 
 /// Parses exactly `digits` digits, at most 32, as an upper and a lower half.

@@ -170,6 +170,15 @@ impl Recorder {
         Ok(Some(drain))
     }
 
+    /// Returns true if both are handles of the same recorder.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn is(&self, other: Self) -> bool {
+        match (self.0, other.0) {
+            (Some(one), Some(other)) => std::ptr::eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+
     /// Returns a recorder that records nothing.
     pub const fn off() -> Self {
         Self(None)

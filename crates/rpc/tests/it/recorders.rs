@@ -158,7 +158,6 @@ fn contexts_of_a_newer_version_are_read_and_counted() {
     assert!(trace.spans.iter().all(|(span, _)| span.request_low == known.request_low));
 }
 
-/// A thread that changed the stage while another one closed the recorder once switched it on again, for good.
 #[test]
 fn a_recorder_that_is_closed_stays_off_when_another_thread_changes_its_stage() {
     for round in 0..40 {

@@ -1,16 +1,17 @@
 //! One side of a call, from its begin until its trailers.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
+use skopos_model::unpoisoned;
 
 use super::headers;
 use super::meter::{Flow, Messages};
 use super::names::Names;
 use super::scope::{Entered, Scope};
-use super::variables::{self, CLIENT, Counts, SERVER, Variables};
+use super::variables::{CLIENT, Counts, SERVER, Variables};
 use crate::context::Context;
 use crate::interval::Interval;
 use crate::record::Status;
@@ -19,22 +20,36 @@ use crate::recorder::{PeerId, Recorder, Rpc, Span};
 /// The greatest difference between the beginnings of a timeout at both ends: the latency of a network.
 const MAX_EARLY: Duration = Duration::from_millis(50);
 
-/// The parts that all calls of a layer share.
+/// The parts that all calls of a recorder share. They live as long as the process, as recorders do: a count of their users
+/// would be one memory cell that all threads write with each request.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) recorder: Recorder,
     pub(super) names: Names,
     /// `None` if the registry of variables has no room for them.
     variables: Option<Variables>,
-    /// The service behind a channel.
-    pub(super) peer: PeerId,
 }
 
+/// The shared parts of all recorders of this process: at most two of each, without and with a runtime.
+static ALL: Mutex<Vec<&'static Shared>> = Mutex::new(Vec::new());
+
 impl Shared {
-    pub(super) fn new(recorder: Recorder, peer: Option<&str>) -> Arc<Self> {
+    /// Returns the shared parts of a recorder. Those that were made outside of a runtime give way to those with one.
+    pub(super) fn of(recorder: Recorder) -> &'static Self {
+        let mut all = unpoisoned(ALL.lock());
+        let known = all.iter().rposition(|shared| shared.recorder.is(recorder));
+        let has_runtime =
+            |shared: &Self| shared.variables.as_ref().is_some_and(Variables::has_runtime);
+        if let Some(shared) = known.map(|at| all[at])
+            && (has_runtime(shared) || tokio::runtime::Handle::try_current().is_err())
+        {
+            return shared;
+        }
         let variables = Variables::register(&recorder).ok();
-        let peer = peer.map(|name| recorder.peer(name)).unwrap_or_default();
-        Arc::new(Self { recorder, names: Names::default(), variables, peer })
+        let shared: &Self =
+            Box::leak(Box::new(Self { recorder, names: Names::default(), variables }));
+        all.push(shared);
+        shared
     }
 }
 
@@ -50,7 +65,7 @@ enum Side {
 #[derive(Debug)]
 pub(super) struct Call {
     span: Option<Span>,
-    shared: Arc<Shared>,
+    shared: &'static Shared,
     side: Side,
     request: Arc<Flow>,
     deadline: Option<Instant>,
@@ -67,30 +82,34 @@ pub(super) struct Response {
 
 impl Call {
     /// Begins the side of the callee, at `arrived` in ticks.
-    pub(super) fn serve(shared: &Arc<Shared>, rpc: Rpc, sent: &HeaderMap, arrived: u64) -> Self {
+    pub(super) fn serve(shared: &'static Shared, rpc: Rpc, sent: &HeaderMap, arrived: u64) -> Self {
         let context = headers::context(sent).unwrap_or_else(headers::new_request);
         let span = shared.recorder.target_at(rpc, &context, arrived);
-        let others = headers::tracestate(sent).map(str::to_owned);
+        let others = headers::others(sent).map(str::to_owned);
         SERVER.begin();
         Self {
             side: Side::Server(Scope::new(span.context(), others)),
             span: Some(span),
-            shared: Arc::clone(shared),
+            shared,
             request: Arc::default(),
             deadline: deadline(sent),
             has_begun: false,
         }
     }
 
-    /// Begins the side of the caller, and writes the context into the headers of the request.
-    pub(super) fn send(shared: &Arc<Shared>, rpc: Rpc, sent: &mut HeaderMap) -> Self {
+    /// Begins the side of the caller of `rpc` at `peer`, and writes the context into the headers of the request.
+    pub(super) fn send(
+        shared: &'static Shared,
+        (rpc, peer): (Rpc, PeerId),
+        sent: &mut HeaderMap,
+    ) -> Self {
         let scope = Scope::current();
         // A caller without a scope of ours may have set a context, or another system's header.
         let parent = Context::current().or_else(|| headers::context(sent));
         let mut span = shared.recorder.origin(rpc, parent.as_ref());
-        span.peer(shared.peer);
+        span.peer(peer);
         let others = scope.as_ref().and_then(|scope| scope.others.as_deref());
-        let others = others.or(headers::tracestate(sent)).map(str::to_owned);
+        let others = others.or(headers::others(sent)).map(str::to_owned);
         headers::insert(&span.context(), others.as_deref(), sent);
         if let Some(scope) = &scope {
             scope.child_begins(Instant::now());
@@ -99,7 +118,7 @@ impl Call {
         Self {
             side: Side::Client(scope),
             span: Some(span),
-            shared: Arc::clone(shared),
+            shared,
             request: Arc::default(),
             deadline: deadline(sent),
             has_begun: false,
@@ -158,13 +177,12 @@ impl Call {
 
     fn finish(&mut self, status: Status, response: &Response) {
         let Some(mut span) = self.span.take() else { return };
-        self.counts().end();
         let request_bytes = self.request.bytes.load(Ordering::Relaxed);
         let response_bytes = response.messages.bytes;
         let has_one_message = self.request.messages.load(Ordering::Relaxed) == 1;
         let (received, sent) = match &self.side {
             Side::Server(scope) => {
-                span.exclude(scope.covered(Instant::now()).as_nanos() as u64);
+                span.exclude(scope.covered(Instant::now).as_nanos() as u64);
                 if has_one_message {
                     let ticks = self.request.between.load(Ordering::Relaxed);
                     span.interval_between(Interval::InputDeserialization, 0, ticks);
@@ -185,7 +203,7 @@ impl Call {
                 (response_bytes, request_bytes)
             }
         };
-        variables::count_bytes(received, sent);
+        self.counts().end(received, sent);
         if let Some(variables) = &self.shared.variables {
             variables.bytes(request_bytes, response_bytes, &mut span);
         }

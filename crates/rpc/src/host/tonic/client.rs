@@ -1,6 +1,5 @@
 //! The layer of a channel.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,12 +12,14 @@ use tower_service::Service;
 use super::answer::{AnswerBody, AnswerFuture};
 use super::call::{Call, Shared};
 use super::meter::Metered;
-use crate::recorder::{Recorder, Stage};
+use crate::recorder::{PeerId, Recorder, Stage};
 
 /// Records the calls of a channel: `KvClient::new(ClientLayer::new().layer(channel))`.
 #[derive(Clone, Debug)]
 pub struct ClientLayer {
-    shared: Arc<Shared>,
+    shared: &'static Shared,
+    /// The service behind the channel.
+    peer: PeerId,
 }
 
 impl ClientLayer {
@@ -34,12 +35,13 @@ impl ClientLayer {
 
     /// Makes a layer with a recorder, for a channel to the service `peer`.
     pub fn with(recorder: Recorder, peer: Option<&str>) -> Self {
-        Self { shared: Shared::new(recorder, peer) }
+        let peer = peer.map(|name| recorder.peer(name)).unwrap_or_default();
+        Self { shared: Shared::of(recorder), peer }
     }
 
     /// Wraps a channel. The same as [`Layer::layer`], for programs that do not import that trait.
     pub fn wrap<S>(&self, channel: S) -> ClientService<S> {
-        ClientService { inner: channel, shared: Arc::clone(&self.shared) }
+        ClientService { inner: channel, shared: self.shared, peer: self.peer }
     }
 }
 
@@ -61,7 +63,8 @@ impl<S> Layer<S> for ClientLayer {
 #[derive(Clone, Debug)]
 pub struct ClientService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: &'static Shared,
+    peer: PeerId,
 }
 
 impl<S, B> Service<Request<Body>> for ClientService<S>
@@ -83,7 +86,7 @@ where
             return AnswerFuture::new(self.inner.call(request), None);
         }
         let rpc = self.shared.names.rpc(&recorder, request.uri().path());
-        let call = Call::send(&self.shared, rpc, request.headers_mut());
+        let call = Call::send(self.shared, (rpc, self.peer), request.headers_mut());
         let flow = call.request();
         let request = request.map(|body| Body::new(Metered::new(body, recorder, flow)));
         AnswerFuture::new(self.inner.call(request), Some(call))

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::callpath::ROOT;
-use crate::context::{Context, RECORDED};
+use crate::context::{Context, RECORDED, has_others};
 use crate::record::Status;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -23,18 +23,30 @@ pub(super) fn context(headers: &HeaderMap) -> Option<Context> {
     Context::from_w3c(parent, tracestate(headers)).ok()
 }
 
-/// Returns the members of all systems in `tracestate`.
-pub(super) fn tracestate(headers: &HeaderMap) -> Option<&str> {
+fn tracestate(headers: &HeaderMap) -> Option<&str> {
     headers.get(TRACESTATE)?.to_str().ok()
+}
+
+/// Returns `tracestate` if it has members of other systems.
+pub(super) fn others(headers: &HeaderMap) -> Option<&str> {
+    tracestate(headers).filter(|state| has_others(state))
 }
 
 /// Writes the context into the headers of a request; `others` are the members of other systems.
 pub(super) fn insert(context: &Context, others: Option<&str>, headers: &mut HeaderMap) {
-    if let Ok(parent) = HeaderValue::try_from(context.traceparent()) {
-        headers.insert(TRACEPARENT, parent);
-    }
-    if let Ok(state) = HeaderValue::try_from(context.tracestate(others)) {
-        headers.insert(TRACESTATE, state);
+    let state = match others {
+        Some(others) => HeaderValue::try_from(context.tracestate(Some(others))),
+        None => HeaderValue::from_bytes(&context.member_bytes()),
+    };
+    for (name, value) in
+        [(TRACEPARENT, HeaderValue::from_bytes(&context.traceparent_bytes())), (TRACESTATE, state)]
+    {
+        if let Ok(mut value) = value {
+            // Each request has another value, so HTTP/2 is not to keep it in its table of headers: it would evict those that
+            // come again.
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
     }
 }
 

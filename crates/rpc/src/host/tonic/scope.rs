@@ -66,10 +66,10 @@ impl Scope {
         }
     }
 
-    /// Returns the time that calls covered up to `now`.
-    pub(super) fn covered(&self, now: Instant) -> Duration {
+    /// Returns the time that calls covered up to `now`, which is asked for if a call is under way.
+    pub(super) fn covered(&self, now: impl FnOnce() -> Instant) -> Duration {
         let children = unpoisoned(self.children.lock());
-        let open = children.since.map_or(Duration::ZERO, |since| now.duration_since(since));
+        let open = children.since.map_or(Duration::ZERO, |since| now().duration_since(since));
         children.covered + open
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         let scope = Scope::new(new_request(), None);
         let start = Instant::now();
         let at = |ns| start + Duration::from_nanos(ns);
-        let covered = |ns| scope.covered(at(ns)).as_nanos();
+        let covered = |ns| scope.covered(|| at(ns)).as_nanos();
         scope.child_begins(at(10));
         scope.child_begins(at(20));
         scope.child_ends(at(30));

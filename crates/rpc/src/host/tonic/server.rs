@@ -1,6 +1,5 @@
 //! The layer of a server.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -22,7 +21,7 @@ const LOCAL_PEER: &str = "unix";
 /// Records the requests that a server answers: `Server::builder().layer(ServerLayer::new())`.
 #[derive(Clone, Debug)]
 pub struct ServerLayer {
-    shared: Arc<Shared>,
+    shared: &'static Shared,
     local: PeerId,
 }
 
@@ -34,7 +33,7 @@ impl ServerLayer {
 
     /// Makes a layer with a recorder.
     pub fn with(recorder: Recorder) -> Self {
-        Self { local: recorder.peer(LOCAL_PEER), shared: Shared::new(recorder, None) }
+        Self { local: recorder.peer(LOCAL_PEER), shared: Shared::of(recorder) }
     }
 }
 
@@ -48,7 +47,7 @@ impl<S> Layer<S> for ServerLayer {
     type Service = ServerService<S>;
 
     fn layer(&self, inner: S) -> ServerService<S> {
-        ServerService { inner, shared: Arc::clone(&self.shared), local: self.local, cloned_at: 0 }
+        ServerService { inner, shared: self.shared, local: self.local, cloned_at: 0 }
     }
 }
 
@@ -59,7 +58,7 @@ impl<S> Layer<S> for ServerLayer {
 #[derive(Debug)]
 pub struct ServerService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: &'static Shared,
     local: PeerId,
     /// In ticks; 0 if the service is called a second time without being cloned.
     cloned_at: u64,
@@ -70,7 +69,7 @@ impl<S: Clone> Clone for ServerService<S> {
         Self {
             cloned_at: self.shared.recorder.ticks(),
             inner: self.inner.clone(),
-            shared: Arc::clone(&self.shared),
+            shared: self.shared,
             local: self.local,
         }
     }
@@ -112,7 +111,7 @@ where
             return AnswerFuture::new(self.inner.call(request), None);
         }
         let rpc = self.shared.names.foreign_rpc(&recorder, request.uri().path());
-        let mut call = Call::serve(&self.shared, rpc, request.headers(), arrived);
+        let mut call = Call::serve(self.shared, rpc, request.headers(), arrived);
         call.peer(self.peer(&request));
         let flow = call.request();
         let request = request.map(|body| Body::new(Metered::new(body, recorder, flow)));

@@ -122,10 +122,11 @@ fn calls_whose_time_grows_with_their_bytes_have_large_messages() {
     let kv = service.targets[0];
     let bytes =
         kv.pvars().register("request_bytes", skopos_rpc::PvarClass::Size, "bytes").expect("new");
-    for call in 0..60_u32 {
-        // A millisecond for each 64 KiB.
-        let times = call % 10;
-        service.put(0, (times * MS, NONE), |served| served.pvar(&bytes, u64::from(times) << 16));
+    for call in 0..60 {
+        // Half of the calls carry 4 MiB, and take forty times as long as the others.
+        let is_large = call % 2 == 0;
+        let (before, length) = if is_large { (40 * MS, 4 << 20) } else { (MS, 100) };
+        service.put(0, (before, NONE), |served| served.pvar(&bytes, length));
     }
     let findings = service.judge();
     let found = found(&findings, "large_messages");
@@ -202,23 +203,20 @@ fn handlers_with_one_lock_wait_for_each_other() {
     at_once(8, 10, || {
         service.put(0, (NONE, NONE), |_| {
             let _held = lock.lock().expect("no panic");
-            sleep(2 * MS);
+            sleep(10 * MS);
         });
     });
     let findings = service.judge();
     let found = found(&findings, "serialized_handlers");
-    assert_eq!(
-        (first(&findings), &found.callpath[..]),
-        ("serialized_handlers", &["put".to_owned()][..])
-    );
+    assert_eq!(found.callpath, ["put"]);
     // Each handler at work makes another one longer by the time for which it holds the lock.
-    assert!(found.evidence[1].value > 1e6, "{found:?}");
+    assert!(found.evidence[1].value > 2e6, "{found:?}");
 }
 
 #[test]
 fn handlers_that_only_take_their_time_are_long_and_do_not_wait_for_each_other() {
     let service = Service::start(1, |options, _| options);
-    at_once(8, 10, || service.put(0, (NONE, NONE), |_| sleep(20 * MS)));
+    at_once(8, 10, || service.put(0, (NONE, NONE), |_| sleep(40 * MS)));
     let findings = service.judge();
     let found = found(&findings, "long_handlers");
     assert_eq!((first(&findings), &found.callpath[..]), ("long_handlers", &["put".to_owned()][..]));
