@@ -10,12 +10,19 @@
 #define ADDED 2
 #define WRITTEN 3
 
-// The last events of one processor.
+// The folio that a processor added last.
 struct processor {
-    u64 mapping, first, last; // of a read
-    u64 folio; // that was added
+    u64 folio;
 };
 MAP(PROCESSORS, struct processor, EACH_PROCESSOR, 0);
+
+// Reads that are under way, by file and last page. A later one takes the place of an earlier one, whose rest then counts
+// twice.
+#define READS 1024
+struct read {
+    u64 key, first;
+};
+MAP(READING, struct read, READS, 0);
 
 INLINE struct processor *get_processor(void) {
     u32 at = this_processor();
@@ -40,19 +47,19 @@ INLINE u32 pages_of(u64 folio) {
     return 1u << (LOAD(u64, folio, folio_order) & 31);
 }
 
-// A long read takes its pages in several steps. Each is told with the last page of the whole read, so only the first one
-// of a row counts, and it counts for all.
+// A long read takes its pages in several steps, perhaps on several processors. Each is told with the last page of the
+// whole read, so only the first one of a row counts, and it counts for all.
 SECTION("tp_btf/mm_filemap_get_pages")
 int requested(u64 *arguments) {
-    struct processor *processor = get_processor();
     u64 mapping = arguments[0], first = arguments[1], last = arguments[2];
-    if (!processor || last < first)
+    u64 key = ((u64)lower_half(mapping) << 32) + last;
+    u32 at = mixed(key) % READS;
+    struct read *read = map_lookup(&READING, &at);
+    if (!read || last < first)
         return 0;
-    int goes_on =
-        processor->mapping == mapping && processor->last == last && first > processor->first;
-    processor->mapping = mapping;
-    processor->first = first;
-    processor->last = last;
+    int goes_on = read->key == key && first > read->first;
+    read->key = key;
+    read->first = first;
     if (!goes_on)
         count(mapping, REQUESTED, last - first + 1);
     return 0;

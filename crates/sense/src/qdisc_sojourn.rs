@@ -4,7 +4,7 @@
 //! Programs on the tracepoints `qdisc_enqueue` and `qdisc_dequeue` note when a packet goes into the queue of an interface
 //! and when it leaves. Packets that find an empty queue pass many queues without entering; they have no time and are not
 //! counted. Packets that a queue cuts into segments or drops are not counted either. Interfaces are those of the network
-//! namespace of this process. Without BPF, the family `qdisc` has backlog and drops.
+//! namespace of the thread that opens the sensor. Without BPF, the family `qdisc` has backlog and drops.
 //!
 //! Beyond [`MAX_MEASURED`] packets a second, one in 2, 4, 8, … is measured and counts as that many.
 
@@ -64,8 +64,8 @@ impl QdiscSojourn {
     pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
         let open = || {
             // The number of the namespace is that of its file.
-            let namespace = rustix::fs::stat(root.proc.join("self/ns/net"));
-            let namespace = namespace.map_err(|e| format!("/proc/self/ns/net: {e}"))?;
+            let namespace = rustix::fs::stat(root.proc.join("thread-self/ns/net"));
+            let namespace = namespace.map_err(|e| format!("/proc/thread-self/ns/net: {e}"))?;
             let settings = [("netns", namespace.st_ino)];
             let mut programs = in_kernel::open(root, OBJECT, &PROGRAMS, &settings)?;
             let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);

@@ -44,9 +44,9 @@ const PROCESSOR_WORDS: usize = BUCKETS + 8;
 static PERCENTILES: Percentiles =
     Percentiles { p50: &WAIT_SECONDS_P50, p99: &WAIT_SECONDS_P99, max: &WAIT_SECONDS_MAX };
 
-/// The columns of a processor in `/proc/schedstat`, after its name: nanoseconds of all waits, and number of waits.
-const DELAY_COLUMN: usize = 7;
-const WAITS_COLUMN: usize = 8;
+/// The columns of a processor in `/proc/schedstat`, its name being the first: nanoseconds of all waits, and number of waits.
+const DELAY_COLUMN: usize = 8;
+const WAITS_COLUMN: usize = 9;
 
 pub(crate) struct Runqueue {
     source: Source,

@@ -277,7 +277,6 @@ impl Tree {
             patience: Duration::from_secs(60),
             watched: Vec::new(),
             page_cache_hits: false,
-            page_cache_hits: false,
             calibrations: vec![self.path("own/calibration.json"), self.path("calibration.json")],
         }
     }
