@@ -88,7 +88,7 @@ impl Loaded {
     /// `BPF_F_MMAPABLE`.
     ///
     /// # Errors
-    /// As those of [`Loaded::map`], or the map cannot be shared.
+    /// The errors of [`Loaded::map`], or the map cannot be shared.
     pub fn memory(&mut self, name: &str) -> io::Result<Memory> {
         Memory::of(&self.map(name)?)
     }

@@ -54,4 +54,8 @@ int switched(u64 *arguments) {
     return 0;
 }
 
+// Shows what the kernel's measuring of a program itself costs; no sensor attaches it, the example `micrometrics` does.
+SECTION("tp_btf/sched_switch")
+int nothing(u64 *arguments) { return 0; }
+
 SECTION("license") char LICENSE[] = "Dual MIT/GPL";

@@ -7,14 +7,15 @@
 //!
 //! Run it as root on an idle machine, then beside a load. The time of polls is that of this thread
 //! (`CLOCK_THREAD_CPUTIME_ID`); the time of programs is `run_time_ns` of the kernel, which this program switches on
-//! (`kernel.bpf_stats_enabled`) for its second half only, because counting makes each program slower. `without` leaves the
-//! families with BPF out.
+//! (`kernel.bpf_stats_enabled`) for its second half only, because counting makes each program slower. The time of a program
+//! that does nothing, which runs at the same events, is subtracted from each. `without` leaves the families with BPF out.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use aya::programs::loaded_programs;
 use rustix::time::{ClockId, clock_gettime};
+use skopos_bpf::{At, Loaded, Program, load};
 use skopos_model::schema::Metric;
 use skopos_model::{Scalar, Structured};
 use skopos_sense::{FactId, Root, Sensor, Sink, Tick, open_all};
@@ -39,13 +40,17 @@ const FAMILIES: [&str; 16] = [
     "page_cache_hits",
 ];
 
-/// Those that have BPF programs.
+/// The families that have BPF programs.
 const WITH_PROGRAMS: [&str; 4] = ["block_latency", "runqueue", "qdisc_sojourn", "page_cache_hits"];
 
 const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
+/// The program that does nothing.
+const NOTHING: &str = "nothing";
+
 /// Names of the programs, as the kernel has them.
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 11] = [
+    NOTHING,
     "issued",
     "requeued",
     "completed",
@@ -119,6 +124,32 @@ fn programs() -> Vec<(String, u64, u64)> {
     known.collect()
 }
 
+/// Attaches the program that does nothing.
+fn attach_nothing() -> Loaded {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf");
+    let object = fs::read(format!("{folder}/runqueue.bpf.o")).expect("readable");
+    let fields = fs::read_to_string(format!("{folder}/fields.h")).expect("readable");
+    let program = Program { name: NOTHING, at: At::Typed("sched_switch") };
+    load(&object, &[program], &fields, &[]).expect("needs root")
+}
+
+/// Prints the time of each program between two readings, and returns the time of all in nanoseconds.
+fn print(begin: &[(String, u64, u64)], end: &[(String, u64, u64)], seconds: u32) -> f64 {
+    let grown = end.iter().zip(begin).map(|((name, runs, time), (_, first_runs, first))| {
+        let runs = runs.saturating_sub(*first_runs);
+        (name.as_str(), runs, time.saturating_sub(*first) as f64 / runs.max(1) as f64)
+    });
+    let grown: Vec<_> = grown.collect();
+    let nothing = grown.iter().find(|(name, ..)| *name == NOTHING).map_or(0.0, |found| found.2);
+    let mut all = 0.0;
+    for (name, runs, each) in grown {
+        let (own, per_second) = ((each - nothing).max(0.0), runs as f64 / f64::from(seconds));
+        all += own * runs as f64;
+        println!("{name:<16} {per_second:>10.0} runs/s {each:>8.1} ns each, {own:>8.1} ns its own");
+    }
+    all
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let seconds: u32 = args.next().map_or(20, |a| a.parse().expect("a number of seconds"));
@@ -147,19 +178,12 @@ fn main() {
     }
     let before = fs::read_to_string(STATS).expect("readable");
     fs::write(STATS, "1").expect("needs root");
+    let nothing = attach_nothing();
     let begin = programs();
     poll(&mut sensors, &mut sinks, &mut times, seconds);
     let end = programs();
+    drop(nothing);
     fs::write(STATS, before).expect("needs root");
-    let mut all = 0;
-    for ((name, runs, time), (_, first_runs, first)) in end.iter().zip(&begin) {
-        let (runs, nanos) = (runs - first_runs, time - first);
-        all += nanos;
-        let each = nanos as f64 / runs.max(1) as f64;
-        println!(
-            "{name:<16} {:>10.0} runs/s {each:>8.1} ns each",
-            runs as f64 / f64::from(seconds)
-        );
-    }
-    println!("programs together: {:.4} % of a core", percent(Duration::from_nanos(all)));
+    let all = print(&begin, &end, seconds) / 1e9;
+    println!("programs together: {:.4} % of a core", all / f64::from(seconds) * 100.0);
 }

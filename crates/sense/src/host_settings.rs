@@ -41,7 +41,7 @@ impl HostSettings {
     /// Applies the settings to `root`.
     ///
     /// # Errors
-    /// As those of [`check`](Self::check).
+    /// The errors of [`check`](Self::check).
     pub fn apply(&self, root: &mut Root) -> Result<(), String> {
         self.check()?;
         root.watched.clone_from(&self.watched_files);
