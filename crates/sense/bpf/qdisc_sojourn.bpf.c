@@ -47,8 +47,10 @@ INLINE void left_one(struct slots *slots, u64 skb, u64 now) {
 SECTION("raw_tracepoint/qdisc_dequeue")
 int left(u64 *arguments) {
     u64 skb = arguments[3];
+    if (!skb)
+        return 0;
     struct slots *slots = get_slots();
-    if (!slots || !skb)
+    if (!slots)
         return 0;
     u64 now = monotonic_nanos();
     left_one(slots, skb, now);

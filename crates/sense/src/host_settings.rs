@@ -16,7 +16,7 @@ pub const MAX_WATCHED: usize = 64;
 pub struct HostSettings {
     /// Files whose part in the page cache is measured (family `page_cache`), by absolute path.
     pub watched_files: Vec<PathBuf>,
-    /// Counts hits of the page cache by file system (family `page_cache_hits`), at 50 to 100 ns for each page that is read
+    /// Counts hits of the page cache by file system (family `page_cache_hits`), at about 50 ns for each page that is read
     /// or written. Needs BPF.
     pub page_cache_hits: bool,
 }

@@ -11,7 +11,7 @@
 //! that is read once from start to end has a ratio near 0, though its reader found most pages in the cache. File systems
 //! without pages of files in the page cache of Linux (ZFS, tmpfs) and reads past it (`O_DIRECT`) are not seen.
 //!
-//! A page costs 50 to 100 ns, so the family is off unless [`HostSettings`](crate::HostSettings) switch it on.
+//! A page costs about 50 ns, so the family is off unless [`HostSettings`](crate::HostSettings) switch it on.
 
 use std::io;
 
@@ -73,7 +73,7 @@ impl PageCacheHits {
     pub(crate) fn open(root: &Root) -> Result<Self, Skip> {
         let open = || {
             if !root.page_cache_hits {
-                return Err("it is off, for it costs 50 to 100 ns a page".to_owned());
+                return Err("it is off, for it costs about 50 ns a page".to_owned());
             }
             let mut programs = in_kernel::open(root, OBJECT, &PROGRAMS, &[])?;
             let mountinfo = KernelFile::open(&root.proc.join("self/mountinfo"));

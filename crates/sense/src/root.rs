@@ -23,7 +23,7 @@ pub struct Root {
     pub patience: Duration,
     /// Files whose part in the page cache is measured. Empty by default.
     pub watched: Vec<PathBuf>,
-    /// Counts hits of the page cache by file system, at 50 to 100 ns a page. Off by default.
+    /// Counts hits of the page cache by file system, at about 50 ns a page. Off by default.
     pub page_cache_hits: bool,
     /// Files that `skopos calibrate` writes. The first one that exists is used. See
     /// [`crate::calibration`].
