@@ -7,8 +7,8 @@
 //! Without BPF, `/proc/schedstat` (Documentation/scheduler/sched-stats.rst) has the sum of all waits, hence their mean.
 //! Kernels without `CONFIG_SCHEDSTATS` do not have the file.
 //!
-//! The program costs a task switch some 13 ns where switches are frequent. Beyond [`MAX_MEASURED`] waits a second, one in 2, 4, 8, … is measured and
-//! counts as that many.
+//! The program costs a task switch some 13 ns where switches are frequent. Beyond [`MAX_MEASURED`] waits a second, one in 2,
+//! 4, 8, … is measured and counts as that many.
 
 use std::io;
 use std::sync::atomic::AtomicU32;
