@@ -5,7 +5,7 @@
 //! this crate uses only aya's parser of objects and its maps, and looks up the few values that a program needs
 //! by itself.
 //!
-//! Read in this order: [`load`] loads an object; `types` finds offsets of fields in the types of the running
+//! Read in this order: [`load`] loads an object; [`Memory`] shares a map with its programs; `types` finds offsets of fields in the types of the running
 //! kernel; `sys` has the system calls.
 //!
 //! # Invariants
@@ -15,6 +15,7 @@
 // UNSAFE: `bpf` and `perf_event_open` have no safe wrapper, and the kernel's types are mapped; all in `sys` alone.
 
 mod load;
+mod memory;
 mod types;
 mod causes;
 mod bytes;
@@ -22,4 +23,5 @@ mod sys;
 
 pub use causes::with_causes;
 pub use load::{At, Direction, Loaded, Program, load};
+pub use memory::Memory;
 pub use sys::{EventAttributes, EventsOf, open_event};

@@ -1,13 +1,14 @@
 //! `bpf` and `perf_event_open`, which the C library does not wrap: loads programs and attaches them to
-//! tracepoints and interfaces. Maps files of the kernel into memory.
+//! tracepoints and interfaces. Maps files and maps of the kernel into memory.
 
 use std::ffi::{CStr, c_int};
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::path::Path;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU32;
 
 use aya_obj::generated::bpf_insn;
 
@@ -21,12 +22,30 @@ const TCX_EGRESS: u32 = 47;
 
 /// The kind of a program.
 #[derive(Clone, Copy, Debug)]
-#[repr(u32)]
 pub(crate) enum Kind {
-    Classifier = 3,
-    Tracepoint = 5,
-    RawTracepoint = 17,
+    Classifier,
+    Tracepoint,
+    RawTracepoint,
+    TypedTracepoint {
+        /// The number of the tracepoint's type in the types of the kernel.
+        of: u32,
+    },
 }
+
+impl Kind {
+    /// Returns the type of the program, the type of its attachment and the type that it is attached to.
+    fn numbers(self) -> (u32, u32, u32) {
+        match self {
+            Self::Classifier => (3, 0, 0),
+            Self::Tracepoint => (5, 0, 0),
+            Self::RawTracepoint => (17, 0, 0),
+            Self::TypedTracepoint { of } => (26, TRACE_RAW, of),
+        }
+    }
+}
+
+/// The attachment of a typed tracepoint.
+const TRACE_RAW: u32 = 23;
 
 /// A type of `perf_event_attr`.
 const TYPE_TRACEPOINT: u32 = 2;
@@ -39,8 +58,8 @@ const ENABLE: libc::c_ulong = 0x2400;
 /// The most bytes of the verifier's log. The end of a longer log is left out.
 const LOG_BYTES: usize = 1 << 20;
 
-/// The head of `union bpf_attr` for a program, in the version in which programs got names. The
-/// kernel takes missing fields as zero.
+/// The head of `union bpf_attr` for a program, up to the type that it is attached to. The kernel takes missing fields as
+/// zero, and a kernel that is older than a field takes the field if it is zero.
 #[repr(C)]
 #[derive(Default)]
 struct Program {
@@ -54,6 +73,16 @@ struct Program {
     kernel_version: u32,
     flags: u32,
     name: [u8; 16],
+    interface: u32,
+    attachment: u32,
+    types: u32,
+    function_bytes: u32,
+    functions: u64,
+    functions_count: u32,
+    line_bytes: u32,
+    lines: u64,
+    lines_count: u32,
+    attached_to: u32,
 }
 
 /// The head of `union bpf_attr` for a tracepoint.
@@ -89,8 +118,11 @@ pub(crate) fn load(
     instructions: &[bpf_insn],
     license: &CStr,
 ) -> Result<OwnedFd, (io::Error, String)> {
+    let (kind, attachment, attached_to) = kind.numbers();
     let mut program = Program {
-        kind: kind as u32,
+        kind,
+        attachment,
+        attached_to,
         instructions_count: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
         license: license.as_ptr() as u64,
@@ -120,10 +152,11 @@ fn last_line(log: &[u8]) -> String {
     line.unwrap_or_default().to_owned()
 }
 
-/// Attaches a program to a tracepoint until the returned descriptor is closed.
-pub(crate) fn attach(program: BorrowedFd<'_>, tracepoint: &CStr) -> io::Result<OwnedFd> {
+/// Attaches a program to a tracepoint until the returned descriptor is closed. A typed program is loaded for its
+/// tracepoint and needs no name.
+pub(crate) fn attach(program: BorrowedFd<'_>, tracepoint: Option<&CStr>) -> io::Result<OwnedFd> {
     let to = Tracepoint {
-        name: tracepoint.as_ptr() as u64,
+        name: tracepoint.map_or(0, |name| name.as_ptr() as u64),
         program: program.as_raw_fd() as u32,
         unused: 0,
     };
@@ -237,50 +270,84 @@ unsafe fn bpf<T>(command: c_int, attributes: &T) -> io::Result<OwnedFd> {
     }
 }
 
-/// An immutable file of the kernel, mapped into memory.
-pub(crate) struct MappedFile {
+/// The file of the kernel's types: mapped into memory, or a copy of it before Linux 6.16, which cannot map it.
+pub(crate) enum KernelTypes {
+    Mapped(Mapping),
+    Copied(Vec<u8>),
+}
+
+impl KernelTypes {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// The file does not exist or cannot be read.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        // The file is part of the kernel's image, so that it neither changes nor becomes shorter.
+        match Mapping::of(file.as_fd(), bytes, libc::PROT_READ, libc::MAP_PRIVATE) {
+            Ok(mapping) => Ok(Self::Mapped(mapping)),
+            Err(_) => std::fs::read(path).map(Self::Copied),
+        }
+    }
+}
+
+impl Deref for KernelTypes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            // SAFETY: it is mapped as long as `self` lives, and nothing writes to it.
+            Self::Mapped(mapping) => unsafe {
+                std::slice::from_raw_parts(mapping.begin.as_ptr(), mapping.bytes)
+            },
+            Self::Copied(bytes) => bytes,
+        }
+    }
+}
+
+/// A range of memory that shows a file.
+#[derive(Debug)]
+pub(crate) struct Mapping {
     begin: NonNull<u8>,
     bytes: usize,
 }
 
-impl MappedFile {
-    /// Maps a file.
-    ///
-    /// # Errors
-    /// The file does not exist or cannot be mapped.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        // SAFETY: a new read-only mapping of a file that is part of the kernel's image, so that it
-        // neither changes nor becomes shorter.
-        let begin = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ,
-                libc::MAP_PRIVATE,
-                file.as_raw_fd(),
-                0,
-            )
-        };
+// SAFETY: the range belongs to the process and not to a thread, and its users access it by shared reads or by atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn of(file: BorrowedFd<'_>, bytes: usize, access: c_int, flags: c_int) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let begin =
+            unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, file.as_raw_fd(), 0) };
         if begin == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let begin = NonNull::new(begin.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Self { begin, bytes })
     }
-}
 
-impl Deref for MappedFile {
-    type Target = [u8];
+    /// Maps the values of a BPF map, which are this many bytes.
+    ///
+    /// # Errors
+    /// The map was made without `BPF_F_MMAPABLE`, or is shorter.
+    pub(crate) fn of_map(map: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
+        Self::of(map, bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)
+    }
 
-    fn deref(&self) -> &[u8] {
-        // SAFETY: it is mapped as long as `self` lives.
-        unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.bytes) }
+    /// Returns the words of a mapped BPF map.
+    pub(crate) fn words(&self) -> &[AtomicU32] {
+        let count = self.bytes / size_of::<AtomicU32>();
+        // SAFETY: it is mapped for reading and writing as long as `self` lives, it begins at a page, and the kernel and
+        // this process change it only by whole words.
+        unsafe { std::slice::from_raw_parts(self.begin.as_ptr().cast(), count) }
     }
 }
 
-impl Drop for MappedFile {
+impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this length, and no reference to it is left.
         unsafe { libc::munmap(self.begin.as_ptr().cast(), self.bytes) };

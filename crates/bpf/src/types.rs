@@ -1,4 +1,5 @@
-//! The kernel's types (BTF), as far as the programs need them: offsets of fields in its structures.
+//! The kernel's types (BTF), as far as the programs need them: offsets of fields in its structures, constants of
+//! enumerations, and the types of tracepoints.
 //!
 //! A kernel has some hundred thousand types, in a file of 5 MB. They are scanned once, in place,
 //! and only their offsets in the file are kept. That takes less than a millisecond, while a library
@@ -16,10 +17,13 @@ const MAGIC: u16 = 0xeb9f;
 
 const TYPE_BYTES: usize = 12;
 const MEMBER_BYTES: usize = 12;
+const CONSTANT_BYTES: usize = 8;
 
 const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
+const ENUMERATION: u32 = 6;
+const ALIAS: u32 = 8;
 /// Kinds that rename or qualify another type: `typedef`, `volatile`, `const`, `restrict` and type
 /// tags.
 const ALIASES: [u32; 5] = [8, 9, 10, 11, 18];
@@ -34,13 +38,13 @@ pub(crate) struct Types<'a> {
     names: &'a [u8],
     /// Offset of each type by its number. The first type is `void`, which has no offset.
     places: Vec<u32>,
-    /// The requested structures: index of the name, and number of the type.
-    found: Vec<(usize, u32)>,
+    /// The requested types: index of the name, number of the type, and its kind.
+    found: Vec<(usize, u32, u32)>,
 }
 
 impl<'a> Types<'a> {
-    /// Scans all types and keeps the structures of these names.
-    pub(crate) fn read(bytes: &'a [u8], structures: &[&str]) -> Option<Self> {
+    /// Scans all types and keeps the structures, enumerations and aliases of these names.
+    pub(crate) fn read(bytes: &'a [u8], wanted: &[&str]) -> Option<Self> {
         let word = |at: usize| Some(u32_at(bytes, at)? as usize);
         if u16_at(bytes, 0)? != MAGIC {
             return None;
@@ -53,23 +57,25 @@ impl<'a> Types<'a> {
         let mut read = Self { types, names, places: vec![0], found: Vec::new() };
         // A type takes at least this many bytes, and most take twice as many.
         read.places.reserve(types.len() / TYPE_BYTES);
-        read.scan(structures)?;
+        read.scan(wanted)?;
         Some(read)
     }
 
-    fn scan(&mut self, structures: &[&str]) -> Option<()> {
+    fn scan(&mut self, wanted: &[&str]) -> Option<()> {
         let mut begins = [false; 256];
-        structures.iter().filter_map(|name| name.bytes().next()).for_each(|b| {
+        wanted.iter().filter_map(|name| name.bytes().next()).for_each(|b| {
             begins[usize::from(b)] = true;
         });
         let mut at = 0;
         while at < self.types.len() {
             let kind = Kind::at(self.types, at)?;
             // Comparing the first letter excludes most names.
-            if kind.kind == STRUCT && begins[usize::from(*self.names.get(kind.name)?)] {
+            if matches!(kind.kind, STRUCT | ENUMERATION | ALIAS)
+                && begins[usize::from(*self.names.get(kind.name)?)]
+            {
                 let name = self.name(kind.name)?;
-                if let Some(which) = structures.iter().position(|s| s.as_bytes() == name) {
-                    self.found.push((which, self.places.len() as u32));
+                if let Some(which) = wanted.iter().position(|s| s.as_bytes() == name) {
+                    self.found.push((which, self.places.len() as u32, kind.kind));
                 }
             }
             self.places.push(at as u32);
@@ -83,20 +89,44 @@ impl<'a> Types<'a> {
     /// member, if it is not at a whole byte, or if several structures of that name have it at
     /// different offsets.
     pub(crate) fn offset(&self, which: usize, members: &str) -> Option<u32> {
-        let mut places = self.of(which).filter_map(|id| self.offset_of(id, members));
+        let mut places = self.of(which, STRUCT).filter_map(|id| self.offset_of(id, members));
         let first = places.next()?;
         places.all(|other| other == first).then_some(first)
     }
 
     /// Returns the size of a structure in bytes; `None` as for `offset`.
     pub(crate) fn size(&self, which: usize) -> Option<u32> {
-        let mut sizes = self.of(which).filter_map(|id| u32_at(self.types, self.place(id)? + 8));
+        let mut sizes =
+            self.of(which, STRUCT).filter_map(|id| u32_at(self.types, self.place(id)? + 8));
         let first = sizes.next()?;
         sizes.all(|other| other == first).then_some(first)
     }
 
-    fn of(&self, which: usize) -> impl Iterator<Item = u32> {
-        self.found.iter().filter(move |(found, _)| *found == which).map(|(_, id)| *id)
+    /// Returns the value of a constant of the requested enumeration number `which`; `None` as for `offset`.
+    pub(crate) fn constant(&self, which: usize, name: &str) -> Option<u32> {
+        let mut values = self.of(which, ENUMERATION).filter_map(|id| self.value(id, name));
+        let first = values.next()?;
+        values.all(|other| other == first).then_some(first)
+    }
+
+    /// Returns the number of the requested alias number `which`; `None` if there is no such alias.
+    pub(crate) fn alias(&self, which: usize) -> Option<u32> {
+        self.of(which, ALIAS).next()
+    }
+
+    fn of(&self, which: usize, kind: u32) -> impl Iterator<Item = u32> {
+        let is_it = move |found: &&(usize, u32, u32)| found.0 == which && found.2 == kind;
+        self.found.iter().filter(is_it).map(|(_, id, _)| *id)
+    }
+
+    fn value(&self, enumeration: u32, name: &str) -> Option<u32> {
+        let at = self.place(enumeration)?;
+        let constants = 0..Kind::at(self.types, at)?.count;
+        let mut constants = constants.map(|index| at + TYPE_BYTES + index * CONSTANT_BYTES);
+        constants.find_map(|constant| {
+            let its_name = self.name(u32_at(self.types, constant)? as usize)?;
+            if its_name == name.as_bytes() { u32_at(self.types, constant + 4) } else { None }
+        })
     }
 
     fn offset_of(&self, structure: u32, members: &str) -> Option<u32> {
@@ -235,6 +265,8 @@ mod tests {
             // 7 and 8: structures of one name with a member at different offsets.
             &[at("twice"), of(STRUCT, 1), 8, at("low"), 1, 0],
             &[at("twice"), of(STRUCT, 1), 8, at("low"), 1, 32],
+            // 9: an enumeration.
+            &[at("inner"), of(ENUMERATION, 2), 4, at("low"), 6, at("mm"), 7],
         ])
     }
 
@@ -262,6 +294,17 @@ mod tests {
             [0, 1, 2, 3].map(|which| types.size(which)),
             [Some(40), Some(8), Some(24), None]
         );
+    }
+
+    #[test]
+    fn constants_and_aliases_are_found() {
+        let bytes = example();
+        let types = Types::read(&bytes, &["inner", "other", "task"]).expect("types");
+        let constants = ["low", "mm", "pid"].map(|name| types.constant(0, name));
+        assert_eq!(constants, [Some(6), Some(7), None]);
+        assert_eq!([0, 1, 2].map(|which| types.alias(which)), [None, Some(3), None]);
+        // A structure is not an enumeration.
+        assert_eq!(types.constant(2, "pid"), None);
     }
 
     #[test]

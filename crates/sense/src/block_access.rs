@@ -34,6 +34,7 @@ use self::regions::Regions;
 use crate::instances::Instances;
 use crate::parse;
 use crate::root::Root;
+use crate::sampling::mask_for;
 use crate::sensor::{Sensor, Skip, Tick};
 
 /// The most devices, as in the program.
@@ -41,9 +42,6 @@ const MAX_DEVICES: usize = 64;
 
 /// The most requests a second that are sampled.
 const MAX_SAMPLED: f64 = 20_000.0;
-
-/// The coarsest sampling: one in 65,536.
-const MAX_MASK: u64 = 0xffff;
 
 /// Rates are over half a minute, and a poll costs about 0.1 ms while devices are busy.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -96,18 +94,8 @@ impl BlockAccess {
     fn next_mask(&mut self, devices: &Devices, passed: Duration) -> u64 {
         let accesses = devices.entries().map(|e| e.accesses).sum::<u64>() + devices.beyond();
         let came = accesses.saturating_sub(std::mem::replace(&mut self.accesses, accesses));
-        mask_for(came, passed)
+        mask_for(came, passed, MAX_SAMPLED).into()
     }
-}
-
-fn mask_for(came: u64, passed: Duration) -> u64 {
-    // The first poll does not know for how long the program has counted.
-    if passed.is_zero() {
-        return 0;
-    }
-    let rate = came as f64 / passed.as_secs_f64();
-    let one_in = (rate / MAX_SAMPLED).ceil().clamp(1.0, (MAX_MASK + 1) as f64);
-    (one_in as u64).next_power_of_two() - 1
 }
 
 impl Sensor for BlockAccess {
@@ -167,25 +155,5 @@ impl Sensor for BlockAccess {
             skips.push(Skip::new("block_access/*", reason));
         }
         skips
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_are_sampled_by_their_rate_and_not_at_the_first_poll() {
-        let second = Duration::from_secs(1);
-        for (came, passed, expected) in [
-            (20_000, second, 0),
-            (20_001, second, 1),
-            (200_000, second, 15),
-            (u64::MAX, second, MAX_MASK),
-            (0, second, 0),
-            (1_000_000, Duration::ZERO, 0),
-        ] {
-            assert_eq!(mask_for(came, passed), expected, "{came} in {passed:?}");
-        }
     }
 }

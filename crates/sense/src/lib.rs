@@ -11,7 +11,8 @@
 //!
 //! Read in this order: [`Sensor`], [`Tick`] and [`Sink`]; then `file`, `parse` and `facts`, which
 //! every sensor uses; `instances` for sensors of things that come and go, `table` for sensors of
-//! named numbers, `cores` for values of each core; then any sensor, `load` first.
+//! named numbers, `cores` for values of each core; `in_kernel`, `slots` and `histogram` for programs in the kernel; then any
+//! sensor, `load` first.
 
 // UNSAFE: cachestat(2) has no safe wrapper; its call is in `sys` alone.
 #![deny(unsafe_code)]
@@ -21,6 +22,7 @@ mod sys;
 
 mod sensor;
 mod root;
+mod host_settings;
 mod parse;
 mod file;
 mod shared;
@@ -28,6 +30,10 @@ mod rarely;
 mod facts;
 mod cores;
 mod instances;
+mod sampling;
+mod histogram;
+mod slots;
+mod in_kernel;
 mod table;
 mod program;
 mod mounts;
@@ -76,7 +82,12 @@ mod peer;
 mod responder;
 mod slurm;
 mod block_access;
+mod block_latency;
+mod runqueue;
+mod qdisc_sojourn;
+mod page_cache_hits;
 
+pub use host_settings::{HostSettings, MAX_WATCHED};
 pub use peer::settings::{MAX_PEERS, PeerSettings};
 pub use registry::{Opened, open_all, open_peers};
 pub use root::Root;

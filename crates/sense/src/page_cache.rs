@@ -13,14 +13,12 @@ use std::time::Duration;
 use skopos_model::schema::Family;
 use skopos_model::schema::page_cache::{self, *};
 
+use crate::host_settings::MAX_WATCHED;
 use crate::instances::Instances;
 use crate::rarely::Rarely;
 use crate::root::Root;
 use crate::sensor::{Sensor, Skip, Tick};
 use crate::sys::cached_pages;
-
-/// The most watched files. The call walks the pages of a file: about a millisecond for each cached GiB.
-const MAX_FILES: usize = 64;
 
 /// The time after which a file that could not be opened is tried again.
 const RETRY: Duration = Duration::from_secs(60);
@@ -43,7 +41,7 @@ impl PageCache {
         if root.watched.is_empty() {
             return Err(Skip::new("page_cache", "no files are watched"));
         }
-        let paths = root.watched.iter().take(MAX_FILES);
+        let paths = root.watched.iter().take(MAX_WATCHED);
         let watch = |path: &PathBuf| Watched {
             path: path.clone(),
             state: Err("not opened yet".to_owned()),
@@ -51,8 +49,8 @@ impl PageCache {
         };
         Ok(Self {
             files: paths.map(watch).collect(),
-            left_out: root.watched.len().saturating_sub(MAX_FILES),
-            facts: Instances::new(&page_cache::FAMILY, MAX_FILES),
+            left_out: root.watched.len().saturating_sub(MAX_WATCHED),
+            facts: Instances::new(&page_cache::FAMILY, MAX_WATCHED),
             page_bytes: rustix::param::page_size() as u64,
         })
     }
@@ -126,7 +124,7 @@ impl Sensor for PageCache {
         let mut skips: Vec<Skip> =
             unread.map(|reason| Skip::new("page_cache/*", reason.as_str())).collect();
         if self.left_out > 0 {
-            let reason = format!("{} files beyond the first {MAX_FILES}", self.left_out);
+            let reason = format!("{} files beyond the first {MAX_WATCHED}", self.left_out);
             skips.push(Skip::new("page_cache/*", reason));
         }
         skips.extend(self.facts.skips());

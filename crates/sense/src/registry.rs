@@ -8,9 +8,10 @@ use crate::root::Root;
 use crate::sensor::{Sensor, Skip};
 use crate::shared::Shareable;
 use crate::{
-    block, block_access, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon, interrupts,
-    listener, load, mem, netdev, nic, numa, page_cache, peer, process, psi, qdisc, raid, remote_fs,
-    responder, slurm, smart, sockets, softirqs, softnet, swap, tcp, tcp_peer, udp, vmstat,
+    block, block_access, block_latency, cgroup, clock, cpu, device, energy, fs, fsinfo, hwmon,
+    interrupts, listener, load, mem, netdev, nic, numa, page_cache, page_cache_hits, peer, process,
+    psi, qdisc, qdisc_sojourn, raid, remote_fs, responder, runqueue, slurm, smart, sockets,
+    softirqs, softnet, swap, tcp, tcp_peer, udp, vmstat,
 };
 
 /// The result of opening every sensor.
@@ -59,6 +60,10 @@ pub fn open_all(root: &Root) -> Opened {
     opened.add(clock::Clock::open());
     opened.add(slurm::Slurm::open(root));
     opened.add(block_access::BlockAccess::open(root));
+    opened.add(block_latency::BlockLatency::open(root));
+    opened.add(runqueue::Runqueue::open(root));
+    opened.add(qdisc_sojourn::QdiscSojourn::open(root));
+    opened.add(page_cache_hits::PageCacheHits::open(root));
     opened
 }
 

@@ -23,6 +23,8 @@ pub struct Root {
     pub patience: Duration,
     /// Files whose part in the page cache is measured. Empty by default.
     pub watched: Vec<PathBuf>,
+    /// Counts hits of the page cache by file system, at about 50 ns a page. Off by default.
+    pub page_cache_hits: bool,
     /// Files that `skopos calibrate` writes. The first one that exists is used. See
     /// [`crate::calibration`].
     pub calibrations: Vec<PathBuf>,
@@ -38,6 +40,7 @@ impl Default for Root {
             scontrol: Path::new("scontrol").into(),
             patience: PATIENCE,
             watched: Vec::new(),
+            page_cache_hits: false,
             calibrations: Vec::new(),
         }
     }

@@ -4,16 +4,18 @@
 //! ones; `large` makes those of a machine with many cores.
 //! `live` and `network` compare them with independent tools on this machine; `peers` lets nodes probe each
 //! other; `page_cache` watches files; `slurm` starts a cluster; `smart` replaces smartctl; `block_access` accesses a loop
-//! device; `bpf_objects` compiles the BPF programs; `no_allocation` counts the allocations of
+//! device; `in_kernel` has the other sensors with BPF programs; `bpf_objects` compiles the BPF programs; `no_allocation` counts the allocations of
 //! steady ticks; `totality` feeds them damaged files.
 
 mod large;
+mod loop_device;
 mod support;
 
 mod block_access;
 mod bpf_objects;
 mod cores;
 mod hardware;
+mod in_kernel;
 mod live;
 mod mounts;
 mod network;

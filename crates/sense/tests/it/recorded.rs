@@ -362,6 +362,7 @@ fn without_any_file_every_sensor_is_skipped_with_its_reason() {
         "neither an NVMe",
         "answers for this machine",
         "no files are watched",
+        "it is off",
     ];
     let is_reason = |reason: &str| causes.iter().any(|cause| reason.contains(cause));
     assert!(host.skips.iter().all(|s| is_reason(&s.reason)), "{:?}", host.skips);

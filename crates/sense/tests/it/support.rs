@@ -276,6 +276,7 @@ impl Tree {
             scontrol: self.path("bin/scontrol"),
             patience: Duration::from_secs(60),
             watched: Vec::new(),
+            page_cache_hits: false,
             calibrations: vec![self.path("own/calibration.json"), self.path("calibration.json")],
         }
     }
