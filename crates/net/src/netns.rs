@@ -54,11 +54,15 @@ impl Namespace {
             .map_err(|_| Error::malformed("a namespace", format!("its inode is {inode}")))
     }
 
-    /// Runs `work` on a thread of its own inside of the namespace. Sockets that it opens stay there.
+    /// Runs `work` inside of the namespace: on a thread of its own, or on this one if it is there already. Sockets that it
+    /// opens stay there.
     ///
     /// # Errors
     /// The thread may not enter the namespace (CAP_SYS_ADMIN), or `work` failed.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+        if Self::current()?.number()? == self.number()? {
+            return work();
+        }
         let inside = || {
             let entered =
                 move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network));

@@ -11,6 +11,10 @@ use super::state::{PortKey, PortState};
 pub(super) fn publish(name: &str, state: &mut PortState, sink: &mut dyn FactSink) {
     let seconds = |nanos: Option<u32>| nanos.map(|nanos| f64::from(nanos) / 1e9);
     sink.set(&port::PACKETS_TOTAL, name, state.packets.into());
+    if !std::mem::take(&mut state.is_new) {
+        // Without a packet nothing is known about the present.
+        return;
+    }
     set_known(sink, &port::QUEUE_BYTES, name, state.queue_bytes.map(u64::from));
     set_known(sink, &port::QUEUE_BYTES_MAX, name, state.queue_bytes_max.take().map(u64::from));
     set_known(sink, &port::LATENCY_SECONDS, name, seconds(state.latency_ns));

@@ -85,6 +85,7 @@ pub(super) struct PortState {
     pub(super) latency_ns: Option<u32>,
     pub(super) latency_ns_max: Option<u32>,
     pub(super) used_ppm: Option<u32>,
+    pub(super) is_new: bool,
 }
 
 /// One node that reports.
@@ -245,6 +246,7 @@ impl State {
         let (Some(node), Some(port)) = (hop.node, hop.egress_port) else { return };
         let Some(state) = self.ports.entry((node, port), now, counts) else { return };
         state.packets += 1;
+        state.is_new = true;
         state.queue_bytes = hop.queue_bytes;
         state.queue_bytes_max = state.queue_bytes_max.max(hop.queue_bytes);
         state.latency_ns = hop.latency_ns;

@@ -240,6 +240,38 @@ fn down_ends_the_process_that_holds_a_lab() {
 }
 
 #[test]
+fn without_privileges_an_agent_says_what_it_lost_and_the_rest_works() {
+    let drop = ["--bounding-set=-all", "--inh-caps=-all"];
+    if !Command::new("setpriv").args(drop).arg("true").status().is_ok_and(|ran| ran.success()) {
+        println!("skipped: needs root and setpriv (Debian: util-linux)");
+        return;
+    }
+    let dir = runtime_dir();
+    let config = dir.path().join("skopos.toml");
+    let text = "[telemetry.node]\nid = 1\ncollector = '127.0.0.1:9'\nwatch = [{ protocol = 'udp' }]\n\
+        [[telemetry.node.interface]]\nname = 'lo'\nport = 1\nsink = 'ingress'\n\
+        [telemetry.collector]\nlisten = '127.0.0.1:0'\nsources = ['127.0.0.0/8']\n";
+    std::fs::write(&config, text).expect("written");
+    let mut command = Command::new("setpriv");
+    command.args(drop).arg(env!("CARGO_BIN_EXE_skopos"));
+    command.args(["agent", "--json", "--for", "1s", "--config"]).arg(&config);
+    let ran = command.env("SKOPOS_DIR", dir.path()).output().expect("it starts");
+    assert!(ran.status.success(), "{ran:?}");
+    let stdout = String::from_utf8(ran.stdout).expect("UTF-8");
+    let lines: Vec<Json> =
+        stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let warned = lines.iter().filter(|line| line["event"] == "warning");
+    let warned: Vec<_> = warned.filter_map(|line| line["message"].as_str()).collect();
+    assert!(warned.iter().any(|text| text.contains("packets get no telemetry")), "{warned:?}");
+    let started = lines.iter().find(|line| line["event"] == "started").expect("it starts");
+    let listed = |list: &str, name: &str, key: &str| {
+        let all = started["status"][list].as_array().expect("a list");
+        all.iter().any(|one| one[key] == name)
+    };
+    assert!(listed("skips", "self_int", "what") && listed("sensors", "telemetry", "name"));
+}
+
+#[test]
 fn mistakes_have_hints() {
     let dir = runtime_dir();
     let file = dir.path().join("lab.toml");

@@ -190,6 +190,8 @@ fn config_of(lab: &Lab, node: &str, key: &Path) -> Result<String, Failure> {
     );
     if let Some(first) = topology.hosts.first() {
         let (address, _) = lab.addresses(&first.name).map_err(|e| failed(&e))?;
+        // Detectors learn from samples: with longer intervals they would learn for an hour.
+        text += "[sensors.default]\npolicy = \"fixed\"\n";
         let _ = writeln!(text, "[telemetry.anomalies]\nsend_to = \"{address}:{ANOMALY_PORT}\"");
         if host == Some(0) {
             let _ = writeln!(text, "listen = \"{address}:{ANOMALY_PORT}\"");
