@@ -126,7 +126,7 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
         report.about("", "the family has no metric".to_owned(), "add one, or remove the file");
     }
     // Facts about the agent come from the agent, insights from `score`, facts about other nodes from the live
-    // plane, and facts about networks from the collector of telemetry reports.
+    // plane, and facts about networks from the collector of telemetry reports and the poller of devices.
     let heard = format!("crates/node/src/{name}.rs");
     // Until the live plane has its own crate.
     let before = format!("crates/skopos/src/live/{name}.rs");
@@ -134,7 +134,8 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
     let sensor = format!("crates/sense/src/{name}.rs");
     // Networks report their own state.
     let collected = format!("crates/net/src/collector/{name}.rs");
-    let has_source = [&computed, &heard, &sensor, &before, &collected]
+    let polled = format!("crates/net/src/snmp/{name}.rs");
+    let has_source = [&computed, &heard, &sensor, &before, &collected, &polled]
         .iter()
         .any(|path| tree.file(path).is_some());
     if !name.starts_with("self") && !has_source {
