@@ -36,7 +36,12 @@ impl Facts {
 
 impl FactSink for Facts {
     fn set(&mut self, metric: &'static Metric, instance: &str, value: Scalar) {
-        self.put(metric, instance, format!("{value} {}", metric.unit));
+        let number = match value {
+            Scalar::F64(number) => number.to_string(),
+            Scalar::I64(number) => number.to_string(),
+            Scalar::U64(number) => number.to_string(),
+        };
+        self.put(metric, instance, format!("{number} {}", metric.unit));
     }
 
     fn set_structured(&mut self, metric: &'static Metric, instance: &str, value: &Structured) {

@@ -25,7 +25,7 @@ const MAX_AGAIN: u32 = 3;
 /// The most bytes of responses in a poll: three times those of 4,096 interfaces.
 pub const MAX_POLL_BYTES: usize = 8 << 20;
 
-/// The most datagrams of a poll that are not its answers. A device that sends more, or a forger that found the port, ends it.
+/// The most datagrams that are not the answer to a request. A device that sends more, or a forger that found the port, ends it.
 const MAX_REFUSED: u32 = 64;
 
 /// The most datagrams that a device is given in a turn, so that the others have theirs.
@@ -209,7 +209,7 @@ impl Device {
         match taken {
             Ok(Taken::Response(response)) => {
                 counts.responses += 1;
-                (flight.attempt, flight.again) = (0, 0);
+                (flight.attempt, flight.again, flight.refused) = (0, 0, 0);
                 flight.poll.take(response, now);
                 match flight.poll.request() {
                     Some(request) => flight.request = request,

@@ -57,15 +57,22 @@ impl Published {
     }
 }
 
-/// Returns the instance of a row: the device, a colon and the name. A colon of a name is escaped.
+/// Returns the instance of a row: the device, a colon and the name in small letters, with `_` for spaces, so that it is easy
+/// to type. Where two names become one, a number tells them apart.
 fn note(device: &str, name: &str, into: &mut BTreeSet<String>) -> String {
     let mut escaped = String::new();
-    // A leading slash would be dropped, and each other one become a colon.
-    escape_segment(name.replace('/', ".").as_bytes(), &mut escaped);
+    let simple = |c: char| match c {
+        // A colon stands between the device and the name.
+        '/' | ':' => '.',
+        ' ' => '_',
+        '~' => '+',
+        other => other.to_ascii_lowercase(),
+    };
+    escape_segment(name.chars().map(simple).collect::<String>().as_bytes(), &mut escaped);
     let mut instance = format!("{device}:{escaped}");
     if instance.len() > MAX_INSTANCE_BYTES || into.contains(&instance) {
         instance.truncate(MAX_INSTANCE_BYTES - 8);
-        instance = format!("{instance}~{}", into.len()).replace('~', "+");
+        instance = format!("{instance}+{}", into.len());
     }
     into.insert(instance.clone());
     instance

@@ -35,11 +35,11 @@ fn first_of(candidates: Vec<PathBuf>, missing: &str) -> Option<PathBuf> {
 }
 
 /// Polls until the device has answered `polls` times. The program may still be starting, so the first polls may fail.
-fn polled(settings: DeviceSettings, polls: u64) -> (Facts, Poller) {
+fn polled(settings: DeviceSettings, polls: u64, faster: u32) -> (Facts, Poller) {
     let answers = format!("snmp_device/{}/answers", settings.name);
     let mut poller = Poller::new(&[settings]).expect("a poller");
     let mut facts = Facts::default();
-    run(&mut poller, &mut facts, 10, |poller, facts| {
+    run(&mut poller, &mut facts, faster, |poller, facts| {
         facts.known.get(&answers) == Some(&1.0) && poller.counts().polls >= polls
     });
     (facts, poller)
@@ -95,7 +95,10 @@ fn check_loopback(facts: &Facts) {
 fn snmpd_is_polled_with_a_community_and_gives_rates() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some((_program, address)) = snmpd(folder.path()) else { return };
-    let (facts, poller) = polled(v2c("sw1", address, folder.path(), "public"), 2);
+    let mut settings = v2c("sw1", address, folder.path(), "public");
+    settings.interval = Duration::from_secs(5);
+    // With the clock of the agent: a faster one would make its uptime lag behind, as a restart does.
+    let (facts, poller) = polled(settings, 2, 1);
     check_loopback(&facts);
     assert!(
         facts.known.contains_key("snmp_interface/sw1:lo/receive_bytes_per_second"),
@@ -123,7 +126,7 @@ fn snmpd_is_polled_by_users_with_tags_and_ciphers() {
         ("three", "sha256", None),
     ] {
         let settings = v3(address, folder.path(), user, digest, (auth, privacy));
-        let (facts, _) = polled(settings, 1);
+        let (facts, _) = polled(settings, 1, 10);
         check_loopback(&facts);
     }
 }
@@ -134,7 +137,7 @@ fn a_wrong_passphrase_gets_no_facts() {
     let Some((_program, address)) = snmpd(folder.path()) else { return };
     let (auth, privacy) = PASSPHRASES;
     // The right one works, so the agent has started.
-    polled(v3(address, folder.path(), "two", "sha256", (auth, Some(privacy))), 1);
+    polled(v3(address, folder.path(), "two", "sha256", (auth, Some(privacy))), 1, 10);
     let wrong = v3(address, folder.path(), "two", "sha256", ("not the passphrase", Some(privacy)));
     let mut poller = Poller::new(&[wrong]).expect("a poller");
     let mut facts = Facts::default();
@@ -180,7 +183,7 @@ fn snmpsim(folder: &Path) -> Option<(Program, SocketAddr)> {
     }
     let address = free();
     let child = Command::new(program)
-        .args(["--process-user=nobody", "--process-group=nogroup"])
+        .args(["--process-user=root", "--process-group=root"])
         .arg(format!("--data-dir={}", data.display()))
         .arg(format!("--cache-dir={}", folder.join("cache").display()))
         .arg(format!("--agent-udpv4-endpoint={address}"))
@@ -212,7 +215,7 @@ fn recordings_of_switches_are_read() {
         // A simulator in Python takes seconds to index a recording.
         settings.timeout = Duration::from_secs(30);
         settings.interval = Duration::from_secs(600);
-        polled(settings, 1).0
+        polled(settings, 1, 1).0
     };
     let ending = |facts: &Facts, end: &str| {
         facts
