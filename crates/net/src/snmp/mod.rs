@@ -19,6 +19,7 @@ mod ber;
 mod value;
 mod pdu;
 mod secret;
+mod auth;
 mod settings;
 mod refused;
 mod usm;
@@ -43,6 +44,7 @@ mod snmp_poller;
 mod published;
 mod poller;
 
+pub use auth::Auth;
 pub use counter::Count;
 pub use counts::PollerCounts;
 pub use device::{MAX_PAUSE, MAX_POLL_BYTES};
@@ -56,8 +58,7 @@ pub use secret::Secret;
 pub use sensors::{Quantity, Sensor};
 pub use session::read_response;
 pub use settings::{
-    Auth, DeviceSettings, Identity, MAX_DEVICES, MAX_NAME_BYTES, Privacy, SNMP_PORT, User, Version,
-    check,
+    DeviceSettings, Identity, MAX_DEVICES, MAX_NAME_BYTES, Privacy, SNMP_PORT, User, Version, check,
 };
 pub use stop::Stop;
 pub use unknown::{Reading, Unknown};

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::auth::Auth;
 use super::secret::Secret;
 use super::usm::keys::MasterKey;
 use crate::Error;
@@ -75,17 +76,6 @@ pub enum Version {
     /// With users.
     #[serde(rename = "3")]
     V3,
-}
-
-/// A digest for tags.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-pub enum Auth {
-    /// HMAC-SHA-1-96.
-    #[serde(rename = "sha1")]
-    Sha1,
-    /// HMAC-SHA-256-192.
-    #[serde(rename = "sha256")]
-    Sha256,
 }
 
 /// A cipher of contents.

@@ -6,7 +6,7 @@ use aes::Aes128;
 use aes::cipher::{BlockEncrypt as _, KeyInit as _};
 use ring::{digest, hmac};
 
-use super::super::settings::Auth;
+use super::super::auth::Auth;
 
 /// Bytes of which the digest of a passphrase is made (RFC 3414, appendix A.2).
 const EXPANDED_BYTES: usize = 1 << 20;
