@@ -20,6 +20,7 @@ pub mod netns;
 pub mod plane;
 pub mod ioam;
 pub mod collector;
+pub mod snmp;
 pub mod lab;
 
 pub use error::Error;

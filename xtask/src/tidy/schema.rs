@@ -126,7 +126,7 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
         report.about("", "the family has no metric".to_owned(), "add one, or remove the file");
     }
     // Facts about the agent come from the agent, insights from `score`, facts about other nodes from the live
-    // plane, and facts about networks from the collector of telemetry reports.
+    // plane, and facts about networks from the collector of telemetry reports and the poller of devices.
     let heard = format!("crates/node/src/{name}.rs");
     // Until the live plane has its own crate.
     let before = format!("crates/skopos/src/live/{name}.rs");
@@ -135,7 +135,8 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
     // Networks report their own state, and other hosts their anomalies.
     let collected = format!("crates/net/src/collector/{name}.rs");
     let reported = format!("crates/agent/src/telemetry/{name}.rs");
-    let has_source = [&computed, &heard, &sensor, &before, &collected, &reported]
+    let polled = format!("crates/net/src/snmp/{name}.rs");
+    let has_source = [&computed, &heard, &sensor, &before, &collected, &reported, &polled]
         .iter()
         .any(|path| tree.file(path).is_some());
     if !name.starts_with("self") && !has_source {

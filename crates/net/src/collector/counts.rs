@@ -7,9 +7,9 @@ pub struct CollectorCounts {
     pub datagrams: u64,
     /// Reports that were read.
     pub reports: u64,
-    /// Datagrams that the kernel dropped because the collector was too slow.
+    /// Datagrams that the kernel dropped: from addresses that are not allowed, or because the collector was too slow.
     pub kernel_drops: u64,
-    /// Datagrams from addresses that are not allowed.
+    /// Datagrams from addresses that are not allowed, which the kernel did not drop: it has a filter of 64 networks at most.
     pub refused_sources: u64,
     /// Datagrams beyond the rate of their source.
     pub over_quota: u64,

@@ -11,6 +11,11 @@ pub trait FactSink {
     /// Sets a fact that is a list.
     fn set_structured(&mut self, metric: &'static Metric, instance: &str, value: &Structured);
 
+    /// Says that a fact is not known now, and the reason. A sink that keeps no reasons leaves the fact as old as it is.
+    fn set_unknown(&mut self, metric: &'static Metric, instance: &str, reason: &str) {
+        let _ = (metric, instance, reason);
+    }
+
     /// Removes the facts of an instance that is gone.
     fn remove(&mut self, family: &'static Family, instance: &str);
 }

@@ -26,6 +26,7 @@ mod port;
 mod int_node;
 mod telemetry;
 mod drops;
+mod filter;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -83,6 +84,8 @@ impl Collector {
                 .or_else(|_| {
                     rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES)
                 });
+        // Without it, admission drops the same datagrams at a higher cost.
+        let _ = filter::attach(&socket, &settings.sources);
         Ok(Self {
             socket,
             settings,

@@ -303,3 +303,58 @@ fn datagrams_come_through_a_socket() {
     assert_eq!(facts.get("path/10.9.0.1-10.9.0.2/packets_total"), Some("100"));
     assert_eq!(facts.get("telemetry/kernel_drops_total"), Some("0"));
 }
+
+#[test]
+fn a_flood_from_other_addresses_is_dropped_by_the_kernel_and_counted() {
+    let mut collector = collector(|settings| {
+        settings.sources = vec![
+            ("fd00::".parse().expect("good"), 20),
+            ("10.0.0.0".parse().expect("good"), 8),
+            ("127.0.0.1".parse().expect("good"), 32),
+        ];
+    });
+    let address = collector.address().expect("bound");
+    let flood = UdpSocket::bind("127.0.0.2:0").expect("the loopback has it");
+    let sender = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    // More than the buffer holds, so that a flood in it would displace reports.
+    for number in 0..50_000 {
+        flood.send_to(&[7; 1000], address).expect("sent");
+        if number % 1000 == 0 {
+            sender.send_to(&Datagram::new(number / 1000).bytes(), address).expect("sent");
+        }
+    }
+    let mut facts = Facts::default();
+    assert_eq!(collector.poll(Duration::from_secs(1), &mut facts).expect("received"), 50);
+    let counts = collector.counts();
+    assert_eq!((counts.reports, counts.refused_sources), (50, 0));
+    assert_eq!(counts.kernel_drops, 50_000);
+    assert_eq!(facts.get("telemetry/kernel_drops_total"), Some("50000"));
+}
+
+#[test]
+fn the_filter_of_the_kernel_knows_networks_of_both_versions() {
+    let check = |network: &str, bits, bind: &str, passes: bool| {
+        let mut settings = CollectorSettings::new(vec![(network.parse().expect("good"), bits)]);
+        settings.datagrams_per_second = u32::MAX;
+        let own: IpAddr =
+            if bind.contains('.') { [127, 0, 0, 1].into() } else { IpAddr::V6(1u128.into()) };
+        let mut collector = Collector::new((own, 0).into(), settings).expect("a free port");
+        let Ok(sender) = UdpSocket::bind((bind, 0)) else {
+            return println!("skipped: {bind} is not an address of this machine");
+        };
+        sender.send_to(&[7], collector.address().expect("bound")).expect("sent");
+        let taken = collector.receive(Duration::from_secs(1)).expect("received");
+        assert_eq!(taken, usize::from(passes), "{network}/{bits} {bind}");
+    };
+    check("127.0.0.0", 8, "127.1.2.3", true);
+    check("127.1.0.0", 16, "127.1.2.3", true);
+    check("127.1.0.0", 17, "127.1.200.3", false);
+    check("127.1.2.3", 32, "127.1.2.4", false);
+    check("0.0.0.0", 0, "127.1.2.4", true);
+    check("::", 0, "127.1.2.4", false);
+    check("::1", 128, "::1", true);
+    check("::2", 128, "::1", false);
+    check("::", 64, "::1", true);
+    check("fd00::", 8, "::1", false);
+    check("0.0.0.0", 0, "::1", false);
+}

@@ -238,6 +238,8 @@ const NEWS: &str = "
     self/sensor: poll_errors
     smart: media_errors unsafe_shutdowns program_failures erase_failures corrected_errors
         link_errors error_log_entries read_errors
+    snmp_interface: receive_drops transmit_drops receive_errors transmit_errors
+    snmp_poller: failed_polls
     softnet: dropped
     tcp: attempt_failures established_resets retransmitted_segments received_errors sent_resets
         listen_overflows listen_drops request_queue_drops fast_retransmits
