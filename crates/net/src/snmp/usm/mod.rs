@@ -239,3 +239,67 @@ fn tagged(mut message: Vec<u8>, key: &TagKey) -> Vec<u8> {
     }
     message
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::auth::Auth;
+    use super::super::secret::Secret;
+    use super::*;
+
+    const ENGINE: &[u8] = b"an engine";
+
+    fn user(passphrase: &str) -> User {
+        User::new("user", Auth::Sha256, &Secret::new(passphrase.as_bytes()), None)
+    }
+
+    /// A message of the device: a response, or a report about its engine. Without a passphrase it has no tag.
+    fn message(id: i32, clock: (u32, u32), passphrase: Option<&str>, is_report: bool) -> Vec<u8> {
+        let request = Request { oids: vec![UNKNOWN_ENGINE.into()], repetitions: None };
+        let mut content = scoped(ENGINE, id, &request);
+        let at = content.iter().position(|byte| *byte == 0xa0).expect("a request");
+        content[at] = if is_report { 0xa8 } else { 0xa2 };
+        let key = passphrase.map(|text| user(text).auth_key.tag_key(ENGINE));
+        let parameters = Parameters {
+            engine: ENGINE,
+            boots: clock.0,
+            time: clock.1,
+            user: b"user",
+            tag_bytes: key.as_ref().map_or(0, |key| key.bytes),
+            salt: &[],
+        };
+        let message = message::write(id, &parameters, &content);
+        key.map_or(message.clone(), |key| tagged(message, &key))
+    }
+
+    #[test]
+    fn only_verified_messages_in_the_window_are_believed() {
+        let (right, now) = (Some("a passphrase"), Duration::from_secs(1000));
+        let mut session = UserSession::new(user("a passphrase"), 0);
+        // A message with a tag says nothing before the engine is known, and neither does a response without one.
+        assert_eq!(session.take(1, &message(1, (1, 500), right, false), now), Err(Refused::Forged));
+        assert_eq!(
+            session.take(1, &message(1, (1, 500), None, false), now),
+            Err(Refused::Unverified)
+        );
+        assert_eq!(session.take(1, &message(1, (9, 9), None, true), now), Ok(Taken::Again));
+        assert_eq!(session.boots(), None, "the clock of a report without a tag is not believed");
+        // The engine is known: further reports without a tag change nothing.
+        assert_eq!(session.take(2, &message(2, (9, 9), None, true), now), Err(Refused::Unverified));
+        let forged = message(2, (9, 9), Some("another passphrase"), false);
+        assert_eq!(session.take(2, &forged, now), Err(Refused::Forged));
+        assert_eq!(session.take(2, &message(2, (3, 500), right, true), now), Ok(Taken::Again));
+        assert_eq!(session.boots(), Some(3));
+        let good = message(3, (3, 500), right, false);
+        assert!(matches!(session.take(3, &good, now), Ok(Taken::Response(_))));
+        // A replay has the number of another request, and at last an old time.
+        assert_eq!(session.take(4, &good, now), Err(Refused::WrongNumber));
+        let later = now + Duration::from_secs(151);
+        assert_eq!(session.take(3, &good, later), Err(Refused::Old));
+        assert_eq!(session.take(3, &message(3, (2, 9000), right, false), now), Err(Refused::Old));
+        for at in 0..good.len() {
+            let mut damaged = good.clone();
+            damaged[at] ^= 1;
+            assert!(session.take(3, &damaged, now).is_err(), "{at}");
+        }
+    }
+}
