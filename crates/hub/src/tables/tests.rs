@@ -146,7 +146,7 @@ fn archive(file: &Path, reports: impl IntoIterator<Item = Json>) {
     let mut archive = Archive::create(file).expect("an archive");
     for report in reports {
         let summary = serde_json::from_value(report).expect("a report");
-        assert!(archive.add(&summary).expect("added"));
+        assert!(archive.add(&summary, None).expect("added"));
     }
 }
 

@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::id::{IdError, JobId, check_text};
 use super::metadata::{JobEnd, JobLoss, JobStart, JobTags, MetadataError};
 use super::metrics::{MAX_METRICS, Metrics, MetricsError, is_name};
-use crate::task::Summary;
+use crate::task::{FilesError, Summary, TaskFiles};
 use crate::{ByteReader, Timestamp};
 
 /// The longest document. A report with ten thousand processes has 3 MB.
@@ -44,11 +44,13 @@ pub enum Kind {
     Loss = 6,
     /// A [`JobTags`]: words that a user added or removed.
     Tags = 7,
+    /// A [`TaskFiles`]: the usage of each file by a task of the job.
+    Files = 8,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Start,
         Self::Metrics,
         Self::Sample,
@@ -57,6 +59,7 @@ impl Kind {
         Self::End,
         Self::Loss,
         Self::Tags,
+        Self::Files,
     ];
 
     /// Returns the name, as in messages and in segments.
@@ -70,6 +73,7 @@ impl Kind {
             Self::End => "end",
             Self::Loss => "loss",
             Self::Tags => "tags",
+            Self::Files => "files",
         }
     }
 
@@ -147,6 +151,9 @@ pub enum RecordError {
     /// The metadata are out of bounds.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
+    /// The files of a task are out of bounds.
+    #[error(transparent)]
+    Files(#[from] FilesError),
 }
 
 /// Two refusals are equal if people read the same.
@@ -223,6 +230,7 @@ impl<'b> JobRecord<'b> {
             Kind::Report => self.report().map(drop),
             Kind::Loss => Ok(self.loss()?.check()?),
             Kind::Tags => Ok(self.tags()?.check()?),
+            Kind::Files => Ok(self.files()?.check()?),
             Kind::Spans => self.document::<serde::de::IgnoredAny>().map(drop),
         }
     }
@@ -287,6 +295,14 @@ impl<'b> JobRecord<'b> {
         self.document()
     }
 
+    /// Returns the files of a task.
+    ///
+    /// # Errors
+    /// The content is not a list of files.
+    pub fn files(&self) -> Result<TaskFiles, RecordError> {
+        self.document()
+    }
+
     fn document<T: serde::de::DeserializeOwned>(&self) -> Result<T, RecordError> {
         let kind = self.kind.name();
         serde_json::from_slice(self.content)
@@ -313,7 +329,7 @@ mod tests {
             assert_eq!(JobRecord::read(&bytes), Some(record));
             let head = bytes.len() - content.len();
             assert!((0..head).all(|length| JobRecord::read(&bytes[..length]).is_none()));
-            bytes[0] = 8;
+            bytes[0] = 9;
             assert_eq!(JobRecord::read(&bytes), None);
         }
     }
@@ -343,6 +359,7 @@ mod tests {
         check(Kind::Loss, br#"{"why":"the disk is full","records":3}"#, None);
         check(Kind::Loss, b"{}", Some("the document of the loss is not valid"));
         check(Kind::Tags, br#"{"add":["slow"]}"#, None);
+        check(Kind::Files, b"[]", Some("the document of the files is not valid"));
     }
 
     #[test]

@@ -157,25 +157,29 @@ impl FileUse {
             || self.read_bytes + self.written_bytes + self.read_or_written_bytes > 0
     }
 
-    /// Adds the usage of another file.
+    /// Adds the usage of another file. Sums stay within their type.
     pub fn add(&mut self, other: &Self) {
-        self.opens += other.opens;
-        self.closes += other.closes;
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.read_bytes += other.read_bytes;
-        self.written_bytes += other.written_bytes;
-        self.read_or_written_bytes += other.read_or_written_bytes;
-        self.stream_read_bytes += other.stream_read_bytes;
-        self.stream_written_bytes += other.stream_written_bytes;
-        self.maps += other.maps;
-        self.mapped_bytes += other.mapped_bytes;
-        let add = |sum: &mut Vec<u64>, more: &[u64]| {
-            sum.resize(sum.len().max(more.len()), 0);
-            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        let sums = [
+            (&mut self.opens, other.opens),
+            (&mut self.closes, other.closes),
+            (&mut self.reads, other.reads),
+            (&mut self.writes, other.writes),
+            (&mut self.read_bytes, other.read_bytes),
+            (&mut self.written_bytes, other.written_bytes),
+            (&mut self.read_or_written_bytes, other.read_or_written_bytes),
+            (&mut self.stream_read_bytes, other.stream_read_bytes),
+            (&mut self.stream_written_bytes, other.stream_written_bytes),
+            (&mut self.maps, other.maps),
+            (&mut self.mapped_bytes, other.mapped_bytes),
+        ];
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        sums.into_iter().for_each(|(sum, more)| add(sum, more));
+        let add_sizes = |sizes: &mut Vec<u64>, more: &[u64]| {
+            sizes.resize(sizes.len().max(more.len()), 0);
+            sizes.iter_mut().zip(more).for_each(|(sum, more)| add(sum, *more));
         };
-        add(&mut self.read_sizes, &other.read_sizes);
-        add(&mut self.write_sizes, &other.write_sizes);
+        add_sizes(&mut self.read_sizes, &other.read_sizes);
+        add_sizes(&mut self.write_sizes, &other.write_sizes);
     }
 }
 

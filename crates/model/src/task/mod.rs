@@ -8,6 +8,7 @@ mod resource;
 mod limits;
 mod summary;
 mod files;
+mod task_files;
 
 pub use files::{FILES_VERSION, FileUse, Files, MAX_FILES_LISTED, NotSeen, PeerUse, ProcessFiles};
 pub use limits::{Crossing, Limit, LimitError, Limits, amount, parse_bytes};
@@ -16,3 +17,4 @@ pub use summary::{
     Attached, Completeness, Ended, ExitType, Finding, Host, Identity, Job, LimitSet, MechanismUse,
     Missing, Nested, Overhead, Process, Rank, RankUse, Reading, SUMMARY_VERSION, Summary,
 };
+pub use task_files::{FilesError, MAX_FILE_ROWS, TaskFiles};

@@ -3,7 +3,7 @@
 //! A folder is searched for `summary.json`, `*.summary.json`, `*.jsonl` (one report a line, as `export`
 //! writes them) and `*.summary` (the names that `resource_monitor` uses). A report is identified by the
 //! SHA-256 of its document, which is written anew from the parsed report. White space therefore makes no
-//! difference.
+//! difference. The `files.json` beside a `summary.json` belongs to that report.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,20 +12,26 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params};
 use sha2::{Digest as _, Sha256};
-use skopos_model::task::{Completeness, ExitType, RESOURCES, SUMMARY_VERSION, Summary};
+use skopos_model::task::{
+    Completeness, ExitType, Files, MAX_FILE_ROWS, RESOURCES, SUMMARY_VERSION, Summary, TaskFiles,
+};
 
 use super::error::{Error, sql_error};
 use super::file::Archive;
+use super::files::{MAX_DOCUMENT_BYTES, Versioned, insert_files, read_files};
 
 /// Reports of one transaction: so many that its own cost does not matter, so few that another writer
 /// waits for a fraction of a second.
 const BATCH: usize = 500;
 
-/// The longest document. A report with ten thousand processes has 3 MB.
-const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
-
 /// The deepest folder: deeper than people sort reports. Ends loops of mounts.
 const MAX_DEPTH: usize = 32;
+
+/// The name of a report in a folder of its own.
+const SUMMARY: &str = "summary.json";
+
+/// The name of the usage of files beside it.
+const FILES: &str = "files.json";
 
 /// The most refusals that are listed by name. Further ones are counted.
 const MAX_NAMED: usize = 1_000;
@@ -78,15 +84,18 @@ impl Archive {
         Ok(import.done)
     }
 
-    /// Adds one report. Returns false if the archive had it already.
+    /// Adds one report, with the usage of its files if it was counted. Returns false if the archive had the report already.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn add(&mut self, summary: &Summary) -> Result<bool, Error> {
+    pub fn add(&mut self, summary: &Summary, files: Option<&Files>) -> Result<bool, Error> {
         let foreign: &ForeignReader = &|_| Ok(Vec::new());
         let (batch, done) = (Vec::new(), ImportSummary::default());
         let mut import = Import { collection: "", foreign, progress: &|_| {}, batch, done };
-        import.batch.push(summary.clone());
+        import.batch.push((
+            summary.clone(),
+            files.map(|files| TaskFiles::new(summary, files, MAX_FILE_ROWS)),
+        ));
         import.write(self)?;
         Ok(import.done.added == 1)
     }
@@ -97,7 +106,7 @@ struct Import<'a> {
     collection: &'a str,
     foreign: &'a ForeignReader,
     progress: &'a dyn Fn(u64),
-    batch: Vec<Summary>,
+    batch: Vec<(Summary, Option<TaskFiles>)>,
     done: ImportSummary,
 }
 
@@ -131,7 +140,7 @@ impl Import<'_> {
         };
         entries.sort_by_key(fs::DirEntry::file_name);
         // The report of a job contains those of its ranks.
-        let has_job = is_job(&path.join("summary.json"));
+        let has_job = is_job(&path.join(SUMMARY));
         entries.retain(|e| !(has_job && e.file_name().to_string_lossy().starts_with("rank-")));
         for entry in entries {
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -175,7 +184,10 @@ impl Import<'_> {
                 }
                 Ok(_) if has_many && bytes.trim_ascii().is_empty() => {}
                 Ok(_) => match document(&bytes) {
-                    Ok(summary) => self.take(archive, summary)?,
+                    Ok(summary) => {
+                        let files = self.files_beside(path, &summary);
+                        self.take(archive, summary, files)?;
+                    }
                     Err(why) if has_many => self.refuse(place, why),
                     Err(why) => self.foreign(archive, place, &bytes, why)?,
                 },
@@ -206,7 +218,7 @@ impl Import<'_> {
             Ok(reports) if !reports.is_empty() => {
                 for report in reports {
                     match sound(report) {
-                        Ok(summary) => self.take(archive, summary)?,
+                        Ok(summary) => self.take(archive, summary, None)?,
                         Err(why) => self.refuse(place.clone(), why),
                     }
                 }
@@ -217,8 +229,29 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn take(&mut self, archive: &mut Archive, summary: Summary) -> Result<(), Error> {
-        self.batch.push(summary);
+    /// Returns the usage of files that lies beside a report, if any. What cannot be read is refused, and the report is kept.
+    fn files_beside(&mut self, report: &Path, summary: &Summary) -> Option<TaskFiles> {
+        let is_alone = report.file_name().is_some_and(|name| name == SUMMARY);
+        let path = report.with_file_name(FILES);
+        if !is_alone || !path.is_file() {
+            return None;
+        }
+        match read_files(&path, summary) {
+            Ok(files) => Some(files),
+            Err(why) => {
+                self.refuse(path.display().to_string(), why);
+                None
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        archive: &mut Archive,
+        summary: Summary,
+        files: Option<TaskFiles>,
+    ) -> Result<(), Error> {
+        self.batch.push((summary, files));
         (self.progress)(self.done.added + self.done.known + self.batch.len() as u64);
         if self.batch.len() >= BATCH { self.write(archive) } else { Ok(()) }
     }
@@ -239,8 +272,10 @@ impl Import<'_> {
                 archive.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut added = 0;
             let mut resources = HashMap::new();
-            for summary in &batch {
-                added += u64::from(insert(&transaction, summary, collection, &mut resources)?);
+            for (summary, files) in &batch {
+                let (task, is_new) = insert(&transaction, summary, collection, &mut resources)?;
+                added += u64::from(is_new);
+                files.as_ref().map_or(Ok(()), |files| insert_files(&transaction, task, files))?;
             }
             transaction.commit()?;
             Ok(added)
@@ -267,13 +302,7 @@ struct JobField {
 
 fn is_report(name: &str) -> bool {
     let suffixes = [".summary.json", ".summary", ".jsonl"];
-    name == "summary.json" || suffixes.iter().any(|suffix| name.ends_with(suffix))
-}
-
-/// The field that every report of Skopos has.
-#[derive(serde::Deserialize)]
-struct Versioned {
-    version: u32,
+    name == SUMMARY || suffixes.iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// Reads a report, or returns the reason for which the bytes are not a report.
@@ -306,13 +335,13 @@ fn sound(summary: Summary) -> Result<Summary, String> {
     Ok(summary)
 }
 
-/// Inserts one report. Returns false if the archive had it already.
+/// Inserts one report. Returns its number, and false if the archive had it already.
 fn insert(
     transaction: &Transaction<'_>,
     summary: &Summary,
     collection: &str,
     resources: &mut HashMap<&'static str, i64>,
-) -> rusqlite::Result<bool> {
+) -> rusqlite::Result<(i64, bool)> {
     let text = serde_json::to_string(summary)
         .map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
     let hash = Sha256::digest(text.as_bytes());
@@ -345,7 +374,11 @@ fn insert(
             |row| row.get(0),
         )
         .optional()?;
-    let Some(task) = task else { return Ok(false) };
+    let Some(task) = task else {
+        let known = "SELECT id FROM task WHERE hash = ?";
+        let id = transaction.prepare_cached(known)?.query_row([hash.as_slice()], |row| row.get(0));
+        return Ok((id?, false));
+    };
     // The document keeps resources that this program does not know.
     for resource in RESOURCES {
         let Some(reading) = summary.resources.get(resource.name) else { continue };
@@ -364,7 +397,7 @@ fn insert(
             )?
             .execute(params![task, id, reading.value, is_whole])?;
     }
-    Ok(true)
+    Ok((task, true))
 }
 
 fn resource_id(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<i64> {

@@ -115,22 +115,7 @@ impl Archive {
         after: i64,
         most: usize,
     ) -> Result<Vec<(i64, Vec<Cell>)>, Error> {
-        let mut values: Vec<Value> = vec![after.into()];
-        let mut clause = "id > ?".to_owned();
-        for filter in filters {
-            clause += " AND ";
-            clause += &match filter {
-                Filter::OneOf(field, texts) => {
-                    values.extend(texts.iter().cloned().map(Value::from));
-                    format!("{} IN ({})", field.sql(), vec!["?"; texts.len()].join(", "))
-                }
-                Filter::Between(field, from, to) => {
-                    values.extend([Value::from(*from), Value::from(*to)]);
-                    format!("{} BETWEEN ? AND ?", field.sql())
-                }
-                Filter::Jobs => "document -> '$.job' IS NOT NULL".to_owned(),
-            };
-        }
+        let (clause, values) = condition(filters, after);
         let columns: String = fields.iter().map(|field| format!(", {}", field.sql())).collect();
         let query = format!("SELECT id{columns} FROM task WHERE {clause} ORDER BY id LIMIT {most}");
         let mut rows = Vec::new();
@@ -141,4 +126,26 @@ impl Archive {
         })?;
         Ok(rows)
     }
+}
+
+/// Returns an SQLite condition on the table `task`, with its values: of reports that pass the filters and whose number is
+/// above `after`.
+pub(super) fn condition(filters: &[Filter], after: i64) -> (String, Vec<Value>) {
+    let mut values: Vec<Value> = vec![after.into()];
+    let mut clause = "id > ?".to_owned();
+    for filter in filters {
+        clause += " AND ";
+        clause += &match filter {
+            Filter::OneOf(field, texts) => {
+                values.extend(texts.iter().cloned().map(Value::from));
+                format!("{} IN ({})", field.sql(), vec!["?"; texts.len()].join(", "))
+            }
+            Filter::Between(field, from, to) => {
+                values.extend([Value::from(*from), Value::from(*to)]);
+                format!("{} BETWEEN ? AND ?", field.sql())
+            }
+            Filter::Jobs => "document -> '$.job' IS NOT NULL".to_owned(),
+        };
+    }
+    (clause, values)
 }

@@ -5,6 +5,7 @@
 //! | `task` | report | `hash`, SHA-256 of the document; the columns of conditions; `document`, the report |
 //! | `resource` | name of a resource | `id`, `name` |
 //! | `reading` | resource of a report | `value`, null if unknown; `is_whole`, false for a lower bound |
+//! | `files` | report whose files were counted | `document`, a [`TaskFiles`](skopos_model::task::TaskFiles) |
 
 use std::path::Path;
 
@@ -18,7 +19,8 @@ use crate::sqlite::{Format, Unusable};
 const FORMAT: Format =
     Format { application: 0x734b_6f41, migrations: MIGRATIONS, synchronous: "NORMAL" };
 
-const MIGRATIONS: &[&str] = &["CREATE TABLE task (
+const MIGRATIONS: &[&str] = &[
+    "CREATE TABLE task (
         id INTEGER PRIMARY KEY,
         hash BLOB NOT NULL UNIQUE,
         class TEXT NOT NULL,
@@ -39,7 +41,12 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE task (
         value REAL,
         is_whole INTEGER NOT NULL,
         PRIMARY KEY (task, resource)
-    ) STRICT, WITHOUT ROWID;"];
+    ) STRICT, WITHOUT ROWID;",
+    "CREATE TABLE files (
+        task INTEGER PRIMARY KEY REFERENCES task (id),
+        document TEXT NOT NULL
+    ) STRICT;",
+];
 
 /// Sets up a connection that writes, and applies the missing migrations.
 pub(super) fn prepare(path: &Path, connection: &mut Connection) -> Result<(), Error> {

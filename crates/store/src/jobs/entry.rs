@@ -142,7 +142,7 @@ impl JobEntry {
                     self.add_tag(tag, at, is_added);
                 }
             }
-            Kind::Metrics | Kind::Spans => {}
+            Kind::Metrics | Kind::Spans | Kind::Files => {}
         }
     }
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::json;
-use skopos_model::task::{SUMMARY_VERSION, Summary, resource};
-use skopos_store::archive::{Archive, ConditionError, Conditions, Error};
+use serde_json::{Value, json};
+use skopos_model::task::{FILES_VERSION, MAX_FILE_ROWS, SUMMARY_VERSION, Summary, resource};
+use skopos_store::archive::{Archive, ConditionError, Conditions, Error, Field, Filter};
 
 /// A report of a task that used this many bytes.
 fn summary(class: &str, host: &str, at: f64, bytes: f64) -> Summary {
@@ -221,13 +221,15 @@ fn merged_values_of_the_hosts_are_those_of_the_class() {
     for n in 0..10 {
         let host = if n % 3 == 0 { "n01" } else { "n02" };
         assert!(
-            archive.add(&summary("align", host, f64::from(n), 1e6 * f64::from(n))).expect("added")
+            archive
+                .add(&summary("align", host, f64::from(n), 1e6 * f64::from(n)), None)
+                .expect("added")
         );
     }
-    assert!(!archive.add(&summary("align", "n01", 0.0, 0.0)).expect("known"));
+    assert!(!archive.add(&summary("align", "n01", 0.0, 0.0), None).expect("known"));
     let mut failed = summary("align", "n01", 50.0, 7e9);
     failed.ended.status = Some(1);
-    archive.add(&failed).expect("added");
+    archive.add(&failed, None).expect("added");
     let hosts = archive.usage("align", &Conditions::default()).expect("read");
     let mut whole = hosts["n01"]["resident_bytes_max"].clone();
     assert_eq!(whole.distribution.moments.count(), 5);
@@ -302,12 +304,64 @@ fn concurrent_writers_lose_nothing() {
                 let mut archive = Archive::create(path).expect("an archive");
                 for n in 0..50 {
                     let at = f64::from(25 * writer + n);
-                    archive.add(&summary("align", "n01", at, at)).expect("added");
+                    archive.add(&summary("align", "n01", at, at), None).expect("added");
                 }
             });
         }
     });
     let archive = Archive::open(&path).expect("an archive");
     assert_eq!(archive.classes(&Conditions::default()).expect("read")[0].tasks, 125);
+    assert_eq!(archive.damage().expect("checked"), Vec::<String>::new());
+}
+
+/// A document as `skopos run --level 3 --report` writes it, with so many files, the greatest first.
+fn files(count: u64) -> Value {
+    let of = |path: &str, bytes: u64| {
+        json!({"path": path, "kind": "file", "device": 1, "inode": bytes, "opens": 1, "closes": 1,
+               "reads": 2, "writes": 0, "read_bytes": bytes, "written_bytes": 0,
+               "stream_read_bytes": 0, "stream_written_bytes": 0, "read_sizes": [0, bytes],
+               "write_sizes": [], "maps": 0, "mapped_bytes": 0})
+    };
+    let all: Vec<Value> = (1..=count).rev().map(|n| of(&format!("/data/{n}"), n)).collect();
+    json!({"version": FILES_VERSION, "method": "preload", "completeness": "at_least", "reason": "",
+           "read_bytes": 0, "written_bytes": 0, "unattributed_read_bytes": null,
+           "unattributed_written_bytes": null, "files_total": count, "files": all,
+           "files_left_out": 0, "left_out": of("", 0), "peers": [], "peers_left_out": 0,
+           "processes": [], "processes_left_out": 0, "processes_not_seen": 0, "not_seen": []})
+}
+
+#[test]
+fn the_files_of_a_task_are_kept_with_its_report_and_bounded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
+    let places = [folder.path().join("reports")];
+    put(&places[0], "a", &summary("align", "n01", 1.0, 1e9));
+    put(&places[0], "b", &summary("merge", "n02", 2.0, 1e9));
+    let import = |archive: &mut Archive| {
+        archive.import(&places, "", &no_foreign, &|_| {}).expect("imported")
+    };
+    assert_eq!(import(&mut archive).added, 2);
+    assert_eq!(archive.files(&[], i64::MIN, 10).expect("read"), []);
+    // The files of a report that is known are added, and those that cannot be read are named.
+    let most = MAX_FILE_ROWS as u64;
+    let text = files(most + 3).to_string();
+    fs::write(places[0].join("a/files.json"), text).expect("written");
+    fs::write(places[0].join("b/files.json"), r#"{"version":99}"#).expect("written");
+    let again = import(&mut archive);
+    assert_eq!((again.added, again.known, again.refused), (0, 2, 1), "{again:?}");
+    assert!(again.refusals[0].why.contains("version 99"), "{again:?}");
+    let kept = archive.files(&[], i64::MIN, 10).expect("read");
+    let [of_align] = &kept[..] else { panic!("{kept:?}") };
+    assert_eq!((of_align.node.as_str(), of_align.start_seconds), ("n01", 1.0));
+    assert_eq!(
+        (of_align.files.class.as_str(), of_align.files.files.len()),
+        ("align", MAX_FILE_ROWS)
+    );
+    assert_eq!((of_align.files.files_left_out, of_align.files.left_out.read_bytes), (3, 6));
+    let other = [Filter::OneOf(Field::Class, vec!["merge".to_owned()])];
+    assert_eq!(archive.files(&other, i64::MIN, 10).expect("read"), []);
+    assert_eq!(archive.files(&[], of_align.number, 10).expect("read"), []);
+    assert_eq!(import(&mut archive).known, 2);
+    assert_eq!(archive.files(&[], i64::MIN, 10).expect("read"), kept);
     assert_eq!(archive.damage().expect("checked"), Vec::<String>::new());
 }

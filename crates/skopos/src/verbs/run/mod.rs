@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use skopos_model::task::{Crossing, ExitType, MechanismUse, Rank, Summary};
+use skopos_model::task::{Crossing, ExitType, Files, MechanismUse, Rank, Summary};
 use skopos_store::archive::Archive;
 use skopos_task::{AttachError, Choice, MECHANISMS, Order, RunError, choose};
 
@@ -170,7 +170,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     if let Some(auto) = auto
         && let Some(second) = auto.again(&order, &outcome)
     {
-        keep(&mut archive, &outcome.summary);
+        keep(&mut archive, &outcome.summary, outcome.files.as_ref());
         auto::keep_first(place.as_deref(), &outcome);
         match skopos_task::run(&second, warn) {
             Ok(again) => outcome = auto::second(again, &outcome),
@@ -179,7 +179,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     }
     let ranked = place.as_deref().and_then(Path::parent).zip(rank.as_ref());
     if ranked.is_none() {
-        keep(&mut archive, &outcome.summary);
+        keep(&mut archive, &outcome.summary, outcome.files.as_ref());
     }
     let summary = &outcome.summary;
     // The task has ended: its exit code is returned even if the report fails.
@@ -227,7 +227,7 @@ fn delivery_of(
 fn join_ranks(folder: &Path, rank: &Rank, archive: &mut Option<Archive>) {
     match job::join_ranks(folder, rank) {
         Ok(Some(summary)) if summary.job.as_ref().is_some_and(|job| job.missing_total == 0) => {
-            keep(archive, &summary);
+            keep(archive, &summary, None);
         }
         Ok(_) => {}
         Err(e) => {
@@ -238,10 +238,10 @@ fn join_ranks(folder: &Path, rank: &Rank, archive: &mut Option<Archive>) {
 }
 
 /// Stores the report in the archive, if one is given. A failure is printed and does not change the exit code.
-fn keep(archive: &mut Option<Archive>, summary: &Summary) {
+fn keep(archive: &mut Option<Archive>, summary: &Summary, files: Option<&Files>) {
     let Some(archive) = archive else { return };
     let place = archive.path().to_owned();
-    let failed = match archive.add(summary) {
+    let failed = match archive.add(summary, files) {
         // The task may have removed the file; a report added to it is then lost with it.
         Ok(_) if place.exists() => return,
         Ok(_) => "it does not exist any more".to_owned(),

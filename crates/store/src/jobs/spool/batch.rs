@@ -39,7 +39,7 @@ pub struct SpooledBatch {
 pub(super) enum Droppable {
     /// Measurements, which are dropped first.
     Samples,
-    /// Reports and spans, which are dropped when no measurement is left.
+    /// Reports, spans and lists of files, which are dropped when no measurement is left.
     Documents,
 }
 
@@ -49,14 +49,14 @@ impl Droppable {
     pub(super) fn has(self, kind: Kind) -> bool {
         match self {
             Self::Samples => kind == Kind::Sample,
-            Self::Documents => matches!(kind, Kind::Report | Kind::Spans),
+            Self::Documents => matches!(kind, Kind::Report | Kind::Spans | Kind::Files),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::Samples => "measurements",
-            Self::Documents => "reports and spans",
+            Self::Documents => "reports, spans and lists of files",
         }
     }
 }
