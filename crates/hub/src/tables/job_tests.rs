@@ -80,6 +80,19 @@ const JOBS: [(&str, &str, &str); 5] = [
     ("5", "", ""),
 ];
 
+/// The files of a task: one, and the sum of two that are not listed.
+fn files() -> Json {
+    let of = |path: &str, bytes: u64| {
+        json!({"path": path, "kind": "file", "device": 1, "inode": 7, "opens": 1, "closes": 1,
+               "reads": 0, "writes": 2, "read_bytes": 0, "written_bytes": bytes,
+               "stream_read_bytes": 0, "stream_written_bytes": 0, "read_sizes": [],
+               "write_sizes": [0, 0, 2], "maps": 0, "mapped_bytes": 0})
+    };
+    json!({"class": "align", "rank": 3, "method": "bpf", "completeness": "at_least",
+           "not_counted": ["closes", "write_sizes", "stream_read_bytes"],
+           "files": [of("/data/secret", 5)], "files_left_out": 2, "left_out": of("", 1)})
+}
+
 fn with_jobs(folder: &Path) -> (Arc<JobsPlace>, Arc<Jobs>) {
     let place = place(folder);
     let jobs = place.open().expect("opened");
@@ -87,11 +100,11 @@ fn with_jobs(folder: &Path) -> (Arc<JobsPlace>, Arc<Jobs>) {
         let start = json!({"user": user, "project": project, "requested": {"wall_seconds": 60.0},
                            "tags": ["secret"]});
         let end = json!({"state": "timeout"});
-        let at = 2 * sequence;
-        store(&jobs, &Caller::Owner, (job, Kind::Start), start.to_string().as_bytes(), at)
-            .expect("stored");
-        store(&jobs, &Caller::Owner, (job, Kind::End), end.to_string().as_bytes(), at + 1)
-            .expect("stored");
+        let contents = [(Kind::Start, start), (Kind::Files, files()), (Kind::End, end)];
+        for (sequence, (kind, content)) in (3 * sequence..).zip(contents) {
+            store(&jobs, &Caller::Owner, (job, kind), content.to_string().as_bytes(), sequence)
+                .expect("stored");
+        }
     }
     let begun = std::time::Instant::now();
     while rows_for(&engine(&place), &Caller::Owner, "SELECT job FROM jobs WHERE state = 'timeout'")
@@ -152,6 +165,7 @@ fn no_table_has_a_row_of_a_job_that_the_caller_may_not_read() {
                 ("jobs", ""),
                 ("job_findings", "AND finding = 'wall_time'"),
                 ("job_metadata", "AND value = 'secret'"),
+                ("job_files", "AND path = '/data/secret'"),
             ] {
                 let sql = format!("SELECT job FROM {table} WHERE job = '{named}' {condition}");
                 assert_eq!(ask(&sql).len(), expected, "{caller}: {sql}");
@@ -301,6 +315,25 @@ fn findings_stand_on_the_records_of_the_job_and_on_earlier_jobs_of_its_class() {
     let late = "SELECT DISTINCT job FROM job_findings WHERE started_at >= to_timestamp_seconds(1000008000) \
                 AND verdict = 'found' AND application = 'a'";
     assert_eq!(ask(late), ["j8", "j9"]);
+}
+
+#[test]
+fn the_files_of_a_job_are_rows_and_fields_that_were_not_counted_are_unknown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (place, _jobs) = with_jobs(folder.path());
+    let engine = engine(&place);
+    let sql = "SELECT job, class, rank, path, kind, files, opens, closes, writes, written_bytes, \
+               stream_written_bytes, write_sizes, read_sizes, inode, completeness \
+               FROM job_files WHERE job = 'a''2'";
+    assert_eq!(
+        rows_for(&engine, &Caller::Owner, sql).expect("answered"),
+        [
+            "a'2 | align | 3 | /data/secret | file | 1 | 1 | NULL | 2 | 5.0 | 0.0 | NULL | [] | 7 | at_least",
+            "a'2 | align | 3 | NULL | left out | 2 | 1 | NULL | 2 | 1.0 | 0.0 | NULL | [] | NULL | at_least",
+        ]
+    );
+    let unnamed = rows_for(&engine, &Caller::Owner, "SELECT path FROM job_files");
+    assert!(unnamed.expect_err("no job").to_string().contains("must name its jobs"));
 }
 
 /// Each question is in the log of reads, with its outcome; a job that the caller may not read looks like one that is not there.

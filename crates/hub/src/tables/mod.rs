@@ -6,6 +6,7 @@
 mod insights;
 mod anomalies;
 mod tasks;
+mod task_files;
 mod task_stats;
 mod jobs;
 mod job_samples;
@@ -17,6 +18,7 @@ mod job_reads;
 mod traces;
 mod spans;
 mod job_spans;
+mod job_files;
 mod callpaths;
 #[cfg(test)]
 mod job_tests;
@@ -34,6 +36,7 @@ use self::anomalies::Anomalies;
 use self::callpaths::Callpaths;
 use self::insights::Insights;
 pub use self::insights::{InsightInfo, LookUp};
+use self::job_files::JobFiles;
 use self::job_findings::JobFindings;
 use self::job_metadata::JobMetadata;
 use self::job_reads::JobReads;
@@ -42,6 +45,7 @@ use self::job_spans::JobSpans;
 use self::jobs::JobsTable;
 use self::sealed_samples::SealedSamples;
 use self::spans::Spans;
+use self::task_files::FilesOfTasks;
 use self::task_stats::OfClasses;
 use self::tasks::Tasks;
 
@@ -72,12 +76,14 @@ pub fn register(
     registry.register(Tasks::all(archive.clone()))?;
     registry.register(OfClasses::stats(archive.clone()))?;
     registry.register(OfClasses::estimates(archive.clone()))?;
+    registry.register(FilesOfTasks::new(archive.clone()))?;
     registry.register(Tasks::of_jobs(archive))?;
     registry.register(Spans::new(traces.clone()))?;
     registry.register(Callpaths::new(traces))?;
     registry.register(JobsTable::new(jobs.clone()))?;
     registry.register(JobSamples::new(jobs.clone()))?;
     registry.register(JobSpans::new(jobs.clone()))?;
+    registry.register(JobFiles::new(jobs.clone()))?;
     registry.register(SealedSamples::new(jobs.clone()))?;
     registry.register(JobMetadata::new(jobs.clone()))?;
     registry.register(JobFindings::new(jobs.clone()))?;

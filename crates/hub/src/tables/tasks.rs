@@ -18,7 +18,7 @@ use skopos_store::archive::{Archive, Cell, Field, Filter};
 const PAGE_ROWS: usize = 1024;
 
 /// Texts of one condition that the archive applies; its look-up of more is slower than reading all rows.
-const MAX_TEXTS: usize = 1024;
+pub(super) const MAX_TEXTS: usize = 1024;
 
 /// Bound of the error of a time: a report has it in seconds as a double.
 const SLACK_SECONDS: f64 = 1e-3;

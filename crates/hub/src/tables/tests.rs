@@ -151,6 +151,45 @@ fn archive(file: &Path, reports: impl IntoIterator<Item = Json>) {
 }
 
 #[test]
+fn files_of_archived_tasks_are_rows_of_their_node_and_class() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tasks.sqlite");
+    let reported = folder.path().join("reports/a");
+    std::fs::create_dir_all(&reported).expect("a folder");
+    let of = |path: &str, bytes: u64| {
+        json!({"path": path, "kind": "file", "device": 1, "inode": 7, "opens": 1, "closes": 1,
+               "reads": 1, "writes": 0, "read_bytes": bytes, "written_bytes": 0,
+               "stream_read_bytes": 0, "stream_written_bytes": 0, "read_sizes": [0, 1],
+               "write_sizes": [], "maps": 0, "mapped_bytes": 0})
+    };
+    let files = json!({"version": skopos_model::task::FILES_VERSION, "method": "preload",
+        "completeness": "all", "reason": "", "read_bytes": 7, "written_bytes": 0,
+        "unattributed_read_bytes": null, "unattributed_written_bytes": null, "files_total": 2,
+        "files": [of("/a", 4), of("/b", 3)], "files_left_out": 0, "left_out": of("", 0),
+        "peers": [], "peers_left_out": 0, "processes": [], "processes_left_out": 0,
+        "processes_not_seen": 0, "not_seen": []});
+    let task = report("align", "n01", 1_000.0, 2e9);
+    std::fs::write(reported.join("summary.json"), task.to_string()).expect("written");
+    std::fs::write(reported.join("files.json"), files.to_string()).expect("written");
+    archive(&file, (0..40).map(|at| report("merge", "n02", f64::from(at), 1e9)));
+    let mut opened = Archive::create(&file).expect("an archive");
+    let done = opened.import(&[reported], "", &|_| Ok(Vec::new()), &|_| {}).expect("imported");
+    assert_eq!((done.added, done.refused), (1, 0), "{done:?}");
+    let engine = engine(Some(file));
+    let sql = "SELECT f.node, f.class, f.path, f.read_bytes, f.read_sizes, t.resident_bytes_max \
+               FROM task_files f JOIN tasks t USING (node, class, started_at)";
+    let expected = [
+        "n01 | align | /a | 4.0 | [0,1] | 2000000000.0",
+        "n01 | align | /b | 3.0 | [0,1] | 2000000000.0",
+    ];
+    assert_eq!(answer(&engine, sql), expected);
+    assert_eq!(answer(&engine, "SELECT path FROM task_files WHERE class = 'merge'").len(), 0);
+    let anybody = rows_for(&engine, &Caller::Anybody, "SELECT path FROM task_files");
+    assert!(anybody.is_err() || anybody.is_ok_and(|rows| rows.is_empty()));
+    assert_eq!(answer(&engine_over(World::new(&[]), None), "SELECT path FROM task_files").len(), 0);
+}
+
+#[test]
 fn tasks_join_with_live_tables() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tasks.sqlite");

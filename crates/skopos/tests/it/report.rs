@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use skopos_model::task::RESOURCES;
 
 use crate::json::check;
-use crate::support::{run, runtime_dir};
+use crate::support::{Running, eventually, run, runtime_dir};
 
 /// Runs a command under the monitor, and returns the folder of its report.
 fn report(dir: &Path, args: &[&str]) -> PathBuf {
@@ -46,6 +46,44 @@ fn files_are_as_their_schema_says() {
     check("files", &files);
     assert_eq!(files["processes_not_seen"], 0, "{files:#}");
     assert_eq!(summary(&folder)["level"], 3);
+}
+
+/// The files of a task at level 3 are rows of its job and of the archive.
+#[test]
+fn files_of_a_task_are_found_in_sql() {
+    let up = Running::start_as("up", &[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (written, archive) = (folder.path().join("written"), folder.path().join("tasks.sqlite"));
+    let script = format!("echo 12345 > {}", written.display());
+    let archive = archive.display().to_string();
+    let args = ["run", "--level=3", "--name=writer", "--archive", &archive, "--", "sh", "-c"];
+    let ran = up.run(&[&args[..], &[&script]].concat());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let of_file = |table: &str| {
+        format!(
+            "SELECT class, kind, files, opens, written_bytes FROM {table} WHERE path = '{}'",
+            written.display()
+        )
+    };
+    let expected = serde_json::json!(
+        [{"class": "writer", "kind": "file", "files": 1, "opens": 1, "written_bytes": 6.0}]
+    );
+    let rows = |args: &[&str]| {
+        let ran = up.run(&[&["sql", "--json"], args].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.json()["rows"].clone()
+    };
+    let mut job = String::new();
+    eventually("the job is found", || {
+        let found = rows(&["SELECT job FROM jobs WHERE application = 'writer'"]);
+        found[0]["job"].as_str().unwrap_or_default().clone_into(&mut job);
+        !job.is_empty()
+    });
+    let of_job = format!("{} AND job = '{job}'", of_file("job_files"));
+    assert_eq!(rows(&[&of_job]), expected);
+    assert_eq!(rows(&["--archive", &archive, &of_file("task_files")]), expected);
+    let unnamed = up.run(&["sql", "SELECT path FROM job_files"]);
+    assert!(unnamed.code != 0 && unnamed.stderr.contains("must name its jobs"), "{unnamed:?}");
 }
 
 #[test]

@@ -11,10 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use skopos_hub::client::reach;
 use skopos_model::Timestamp;
-use skopos_model::job::{JobEnd, JobRecord, JobStart, JobState, Kind, Metrics};
-use skopos_model::task::{ExitType, Limits, Rank, Summary};
+use skopos_model::job::{
+    JobEnd, JobLoss, JobRecord, JobStart, JobState, Kind, MAX_DOCUMENT_BYTES, Metrics,
+};
+use skopos_model::task::{ExitType, Files, Limits, Rank, Summary, TaskFiles};
 use skopos_rpc::parts::parts;
-use skopos_task::{COLUMNS, Row};
+use skopos_task::{COLUMNS, Outcome, Row};
 use skopos_term::tell;
 
 use crate::verbs::delivery::{Batch, keeps_jobs, nanos, send_spooled};
@@ -98,12 +100,15 @@ impl Delivery {
         }
     }
 
-    /// Delivers the series, the report and the traces of the task, and that the job has ended.
-    pub(super) fn end(self, summary: &Summary, series: &[Row], traces: Option<&Path>) {
+    /// Delivers the series, the report, the files and the traces of the task, and that the job has ended.
+    pub(super) fn end(self, outcome: &Outcome, traces: Option<&Path>) {
         let now = SystemTime::now();
-        let mut batch = self.batch("end");
-        self.add_series(&mut batch, summary, series);
+        let (summary, mut batch) = (&outcome.summary, self.batch("end"));
+        self.add_series(&mut batch, summary, &outcome.series);
         self.add(&mut batch, Kind::Report, now, summary);
+        if let Some(files) = &outcome.files {
+            self.add_files(&mut batch, summary, files);
+        }
         if let Some(folder) = traces {
             self.add_traces(&mut batch, folder);
         }
@@ -151,6 +156,33 @@ impl Delivery {
             let values: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
             let content = JobRecord::sample_content(&schema, &values);
             self.add_content(batch, Kind::Sample, self.began + at, &content);
+        }
+    }
+
+    /// Adds the files of the task with the most bytes. The number of the others is a loss of the job.
+    fn add_files(&self, batch: &mut Batch, summary: &Summary, files: &Files) {
+        let mut most = TaskFiles::most(summary.task.rank.as_ref());
+        let (kept, content) = loop {
+            let kept = TaskFiles::new(summary, files, most);
+            let content = serde_json::to_vec(&kept).unwrap_or_default();
+            if content.len() <= MAX_DOCUMENT_BYTES || most == 0 {
+                break (kept, content);
+            }
+            // Paths are so long that the record would be refused.
+            most /= 2;
+        };
+        self.add_content(batch, Kind::Files, SystemTime::now(), &content);
+        if kept.files_left_out > 0 {
+            let loss = JobLoss {
+                why: format!(
+                    "of the task's files, only the {} with the most bytes are kept, and the sum of the others",
+                    kept.files.len()
+                ),
+                records: kept.files_left_out,
+                from_seconds: Some(summary.start_seconds),
+                to_seconds: Some(summary.end_seconds),
+            };
+            self.add(batch, Kind::Loss, SystemTime::now(), &loss);
         }
     }
 

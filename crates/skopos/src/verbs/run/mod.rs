@@ -192,7 +192,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
         join_ranks(folder, rank, &mut archive);
     }
     if let Some(delivery) = delivery {
-        delivery.end(summary, &outcome.series, traces_of(args).as_deref());
+        delivery.end(&outcome, traces_of(args).as_deref());
     }
     let is_wanted = args.summary || std::io::stderr().is_terminal() && !args.quiet;
     match global.style() {
