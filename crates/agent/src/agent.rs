@@ -147,7 +147,13 @@ impl Agent {
     fn open_sensors(&mut self, settings: &Settings) -> Result<(), Failure> {
         let peers = settings.peers();
         peers.check().map_err(|e| Failure::new(format!("[peers]: {e}")))?;
-        let mut opened = open_all(&crate::root::root());
+        let mut root = crate::root::root();
+        let config = &settings.config;
+        config
+            .host
+            .apply(&mut root)
+            .map_err(|e| Failure::new(format!("[host]: {e}")).in_file(config.path.as_deref()))?;
+        let mut opened = open_all(&root);
         let others = open_peers(&peers);
         opened.sensors.extend(others.sensors);
         opened.skips.extend(others.skips);

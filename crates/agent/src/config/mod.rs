@@ -32,6 +32,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use skopos_score::anomaly::Rule;
 use skopos_score::interval::PolicyConfig;
 
+use skopos_sense::HostSettings;
 use skopos_term::Failure;
 
 pub use history::{HistoryConfig, bytes};
@@ -63,6 +64,8 @@ pub struct Config {
     pub prediction: PredictionConfig,
     /// Probes of other nodes.
     pub peers: PeersConfig,
+    /// Sensors of the host that are off unless they are configured.
+    pub host: HostSettings,
     /// Telemetry of the network.
     pub telemetry: TelemetryConfig,
     /// The table of the hub, which parses it from [`text`](Self::text). The agent accepts any entry in it.

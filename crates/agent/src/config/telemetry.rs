@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use skopos_net::snmp::DeviceSettings;
 use skopos_term::Failure;
 
 use super::address;
@@ -43,6 +44,9 @@ pub struct TelemetryConfig {
     pub collector: Option<CollectorConfig>,
     /// Anomaly reports of hosts.
     pub anomalies: Option<AnomaliesConfig>,
+    /// Devices that are polled by SNMP: `[[telemetry.snmp]]`.
+    #[serde(rename = "snmp")]
+    pub devices: Vec<DeviceSettings>,
 }
 
 /// The data plane of this node: `[telemetry.node]`.
@@ -225,6 +229,10 @@ impl TelemetryConfig {
         if let Some(collector) = &self.collector {
             collector.check(self.key_file.is_some())?;
         }
+        skopos_net::snmp::check(&self.devices).map_err(|e| {
+            let failure = Failure::new("[[telemetry.snmp]]: a device cannot be polled").because(&e);
+            failure.hint("docs/howto/watch-switches-with-snmp.md has the keys")
+        })?;
         let Some(anomalies) = &self.anomalies else { return Ok(()) };
         anomalies.check(self.key_file.is_some())
     }

@@ -1,5 +1,5 @@
 //! The agent's part in the telemetry of a network, as `[telemetry]` configures it: a data plane that writes telemetry into
-//! packets, a collector of reports, a sender and a receiver of anomaly reports.
+//! packets, a collector of reports, a sender and a receiver of anomaly reports, a poller of devices by SNMP.
 //!
 //! Each part is a sensor whose source is a library of `net`, so its facts, their ages and its failures are those of any
 //! sensor. What must not wait for the next poll (datagrams, events of the data plane) is taken by a thread of the part.
@@ -18,6 +18,7 @@ mod collector;
 mod node;
 mod anomaly_report;
 mod reports;
+mod devices;
 
 use std::path::{Path, PathBuf};
 
@@ -70,6 +71,11 @@ pub(crate) fn open(node: &str, config: &Config) -> Result<Parts, Failure> {
     }
     if let Some(own) = &telemetry.node {
         parts.add(node::DataPlane::open(own, key));
+    }
+    if !telemetry.devices.is_empty() {
+        let own = |file: &PathBuf| beside(config, file);
+        let devices = telemetry.devices.iter().map(|device| device.with_files(own));
+        parts.add(devices::Devices::open(&devices.collect::<Vec<_>>()));
     }
     let Some(anomalies) = &telemetry.anomalies else { return Ok(parts) };
     if let (Some(listen), Some(site)) = (anomalies.listen, &site) {

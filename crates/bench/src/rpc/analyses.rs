@@ -9,7 +9,7 @@ use skopos_rpc::analysis::loader::Loader as _;
 use skopos_rpc::synthetic::Service;
 use skopos_term::Failure;
 
-use super::PATIENCE;
+use super::printed::PATIENCE;
 use crate::child::{finish, peak_bytes};
 use crate::plan::Plan;
 use crate::programs;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{printed, rounds};
+use super::printed::{printed, rounds};
 use crate::plan::Plan;
 use crate::programs;
 use crate::report::{Better, Figure, Report, Row};

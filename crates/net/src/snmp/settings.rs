@@ -35,7 +35,7 @@ const MIN_PASSPHRASE_BYTES: usize = 8;
 /// The longest name of a user (RFC 3414, section 5).
 const MAX_USER_BYTES: usize = 32;
 
-const WHAT: &str = "a table [[snmp]]";
+const WHAT: &str = "a table [[telemetry.snmp]]";
 
 /// A device to poll.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -144,6 +144,15 @@ pub fn check(devices: &[DeviceSettings]) -> Result<(), Error> {
 }
 
 impl DeviceSettings {
+    /// Returns the settings with other paths of their files.
+    #[must_use]
+    pub fn with_files(&self, path: impl Fn(&PathBuf) -> PathBuf) -> Self {
+        let [community_file, auth_file, privacy_file] =
+            [&self.community_file, &self.auth_file, &self.privacy_file]
+                .map(|file| file.as_ref().map(&path));
+        Self { community_file, auth_file, privacy_file, ..self.clone() }
+    }
+
     fn fault(&self, why: impl AsRef<str>) -> Error {
         Error::malformed(WHAT, format!("device `{}`: {}", self.name, why.as_ref()))
     }

@@ -182,7 +182,7 @@ fn snmpsim(folder: &Path) -> Option<(Program, SocketAddr)> {
     }
     let address = free();
     let mut command = Command::new(program);
-    // As root it wants a user; another one may not be allowed to read this Python.
+    // Started by root, it wants a user; another one may not be allowed to read this Python.
     if rustix::process::geteuid().is_root() {
         command.args(["--process-user=root", "--process-group=root"]);
     }
