@@ -77,7 +77,7 @@ pub(crate) fn finish(command: &mut Command, dir: &Path, limit: Duration) -> Resu
 /// [`LOOK`]. The kernel keeps the maximum, so only what is reached after the last look is missed.
 ///
 /// # Errors
-/// Those of [`finish`], and the program ends before the first look.
+/// The errors of [`finish`]; the program ends before the first look.
 pub(crate) fn peak_bytes(mut command: Command, dir: &Path, limit: Duration) -> Result<u64, String> {
     let mut peak = 0;
     watched(&mut command, dir, limit, |pid| peak = peak.max(peak_of(pid).unwrap_or(0)))?;

@@ -13,6 +13,11 @@ pub(super) fn whole(ns: u64) -> String {
     time(ns as f64)
 }
 
+/// Formats the greatest difference between the clocks of a trace in ns: 0 means that no process is related to another.
+pub(super) fn clock_bound(ns: u64) -> String {
+    if ns == 0 { "an unknown time".to_owned() } else { whole(ns) }
+}
+
 /// Formats a moment in ns since 1970: the time of day in UTC.
 pub(super) fn moment(ns: i64) -> String {
     format::time_of_day(Timestamp::from_nanos(ns))
@@ -48,5 +53,10 @@ mod tests {
     fn names_cannot_steer_a_terminal() {
         assert_eq!(callpath(&["a".into(), "b\u{1b}[2J".into()]), "a → b\\u{1b}[2J");
         assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
+    }
+
+    #[test]
+    fn clocks_without_a_relation_agree_within_an_unknown_time() {
+        assert_eq!((clock_bound(0), clock_bound(40)), ("an unknown time".into(), whole(40)));
     }
 }

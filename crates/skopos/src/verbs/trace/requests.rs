@@ -9,7 +9,7 @@ use skopos_rpc::analysis::request::list::{DEFAULT_LIMIT, Filter, Order, Requests
 use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Global, Out, Style};
 
-use super::lines::{moment, printable, whole};
+use super::lines::{clock_bound, moment, printable, whole};
 use super::place::{failed, opened};
 
 #[derive(Debug, Args)]
@@ -102,7 +102,7 @@ fn human(found: &Requests, out: &mut Out) -> Result<(), Failure> {
         found.requests.len(),
         found.matching,
         found.total,
-        whole(found.clock_bound_ns)
+        clock_bound(found.clock_bound_ns)
     ))?;
     for (count, what) in [
         (found.incomplete, "requests lack the record of their first caller"),

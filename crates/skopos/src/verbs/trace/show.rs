@@ -7,7 +7,7 @@ use skopos_rpc::analysis::request::waterfall::{WaterfallLine, waterfall};
 use skopos_rpc::folder::Folder;
 use skopos_term::{Failure, Global, Out, Style};
 
-use super::lines::{moment, printable, whole};
+use super::lines::{clock_bound, moment, printable, whole};
 use super::place::{failed, opened};
 
 /// Columns of the numbers on the right of a waterfall.
@@ -50,7 +50,7 @@ fn human(request: &Request, out: &mut Out) -> Result<(), Failure> {
         request.id,
         moment(request.start_ns),
         whole(request.duration_ns),
-        whole(request.clock_bound_ns)
+        clock_bound(request.clock_bound_ns)
     ))?;
     let width = columns().saturating_sub(NUMBERS);
     for line in waterfall(request, width) {
