@@ -5,8 +5,8 @@
 //! this crate uses only aya's parser of objects and its maps, and looks up the few values that a program needs
 //! by itself.
 //!
-//! Read in this order: [`load`] loads an object; [`Memory`] shares a map with its programs; `types` finds offsets of fields in the types of the running
-//! kernel; `sys` has the system calls.
+//! Read in this order: [`load`] loads an object; [`Memory`] shares a map with its programs; `types` finds offsets of fields
+//! in the types of the running kernel; `sys` has the system calls.
 //!
 //! # Invariants
 //! - A program runs until its [`Loaded`] is dropped, and not longer.

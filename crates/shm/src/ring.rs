@@ -134,7 +134,7 @@ impl VertexHead {
     /// Records the time of a poll, after the sample that it found.
     #[inline(always)]
     fn set_checked(&self, at: Moment) {
-        // SYNC: pairs with the Acquire fences in `checked`: a reader that sees one of these times sees at
+        // SYNC: pairs with the Acquire loads in `checked`: a reader that sees one of these times sees at
         // least this sample, and one that sees the second sees the first.
         self.checked_boottime.store(at.boottime, Ordering::Release);
         // SYNC: as above.
@@ -438,7 +438,7 @@ impl RawVertex<'_> {
             return None;
         }
         if head.checked_boottime.load(Ordering::Relaxed) < at.boottime {
-            // SYNC: pairs with the Acquire fence in `checked`, as in `set_checked`.
+            // SYNC: pairs with the Acquire loads in `checked`, as in `set_checked`.
             head.checked_boottime.store(at.boottime, Ordering::Release);
         }
         if head.checked_at.load(Ordering::Relaxed) < at.time {

@@ -33,8 +33,8 @@ struct Shared {
     failure: Option<String>,
 }
 
-/// The latest facts. A fact that is set twice before it is published has its last value, so no poll of a device is waited
-/// for, and the number of facts is at most that of the devices' rows.
+/// The latest facts. A fact that is set twice before it is published has its last value, so the number of facts is at most
+/// that of the devices' rows.
 #[derive(Default)]
 struct Latest {
     values: HashMap<Instance, HashMap<&'static str, (&'static Metric, Value)>>,
@@ -152,13 +152,20 @@ impl Sensor for Devices {
     }
 
     fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
-        let shared = self.shared.lock();
-        let mut shared = shared.map_err(|_| io::Error::other("its thread panicked"))?;
+        let ended = || io::Error::other("its thread ended");
+        let mut shared = self.shared.lock().map_err(|_| ended())?;
+        let (mut latest, failure) = (std::mem::take(&mut shared.latest), shared.failure.clone());
+        // The thread polls on while the facts are published.
+        drop(shared);
         let mut sink = self.facts.at(tick.sink);
-        shared.latest.publish(&mut sink);
+        latest.publish(&mut sink);
         let left_out = sink.left_out();
         sink.set(&snmp_poller::LEFT_OUT, "", left_out.into());
-        shared.failure.clone().map_or(Ok(()), |failure| Err(io::Error::other(failure)))
+        match failure {
+            Some(failure) => Err(io::Error::other(failure)),
+            None if self.thread.as_ref().is_none_or(JoinHandle::is_finished) => Err(ended()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -28,6 +28,7 @@ use command::{finished, run};
 use delay::DelayLine;
 use disk::RunningDisk;
 
+use topology::check_name;
 pub use topology::{
     Disk, Host, LabPort, Link, MAX_DELAY_MS, MAX_LINKS, MAX_NAME_BYTES, MAX_NODES, Switch, Topology,
 };
@@ -255,8 +256,9 @@ impl Drop for Lab {
 /// disks, deletes its namespaces and its folders. Returns without an error if there is nothing.
 ///
 /// # Errors
-/// This process is not root, or a part cannot be removed.
+/// This process is not root, a part cannot be removed, or no lab can have this name.
 pub fn down(name: &str) -> Result<(), Error> {
+    check_name(name)?;
     let left = left_of(name);
     processes::end(&left);
     let mut outcome = disk::remove_all(&Path::new(FOLDER).join(name));
@@ -291,7 +293,9 @@ pub fn claim_file(lab: &str) -> PathBuf {
 pub fn labs() -> Vec<String> {
     let names = namespaces().into_iter().filter_map(|entry| {
         let (lab, node) = entry.strip_prefix("skopos-")?.split_once('-')?;
-        (!node.is_empty()).then(|| lab.to_owned())
+        // Other programs name namespaces too.
+        let is_ours = check_name(lab).is_ok() && check_name(node).is_ok();
+        is_ours.then(|| lab.to_owned())
     });
     let mut labs: Vec<String> = names.collect();
     labs.sort();

@@ -22,8 +22,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Ends all processes in these namespaces: first by SIGTERM, then by SIGKILL. The calling process is left.
 pub(super) fn end(namespaces: &[String]) {
     // Only a namespace without a name, which no process of a lab has, has no number here.
-    let numbers: Vec<u64> =
-        namespaces.iter().filter_map(|name| number(&Path::new(NAMED).join(name))).collect();
+    let numbers = namespaces.iter().filter_map(|name| number(&Path::new(NAMED).join(name)));
+    // A name may have been given to the namespace of the machine.
+    let hosts = ["/proc/self/ns/net", "/proc/1/ns/net"].map(|path| number(Path::new(path)));
+    let numbers: Vec<u64> = numbers.filter(|of| !hosts.contains(&Some(*of))).collect();
     for (signal, patience) in [(Signal::TERM, PATIENCE), (Signal::KILL, KILL_PATIENCE)] {
         let since = Instant::now();
         let mut told: Vec<Pid> = Vec::new();

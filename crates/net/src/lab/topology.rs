@@ -206,7 +206,7 @@ impl Topology {
     }
 }
 
-fn check_name(name: &str) -> Result<(), Error> {
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(good) {
         let why = format!("`{name}` is not a name: 1 to {MAX_NAME_BYTES} of a-z and 0-9");

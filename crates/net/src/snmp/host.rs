@@ -1,5 +1,7 @@
 //! Memory, storage and processors of a device: `HOST-RESOURCES-MIB` (RFC 2790).
 
+use std::collections::HashSet;
+
 use super::oid::Oid;
 use super::unknown::{Reading, Unknown};
 use super::value::Value;
@@ -45,11 +47,13 @@ pub struct Processor {
 /// Makes the storages of a poll.
 pub(super) fn storages(walk: &Walk) -> Vec<Storage> {
     let mut storages: Vec<Storage> = Vec::new();
+    let mut names = HashSet::new();
     for row in walk.rows() {
         let mut name = walk.text(1, row).unwrap_or_default();
-        if name.is_empty() || storages.iter().any(|storage| storage.name == name) {
+        if name.is_empty() || names.contains(&name) {
             name = format!("{name}~{}", row.first().copied().unwrap_or(0));
         }
+        names.insert(name.clone());
         let ram: Oid = RAM.into();
         let is_memory = walk.cell(0, row).is_ok_and(|cell| cell.value == Value::Oid(ram));
         let bytes = |column| {

@@ -108,7 +108,7 @@ impl Poll {
 
     /// False for walks whose rows other walks made needless.
     fn is_wanted(&self) -> bool {
-        let has_rows = |walk: usize| !self.walks[walk].rows().is_empty();
+        let has_rows = |walk: usize| self.walks[walk].has_rows();
         match self.stage {
             NARROW => interfaces::needs_narrow(&self.walks[INTERFACES]),
             CISCO => !has_rows(SENSORS),
@@ -167,7 +167,7 @@ impl Poll {
         let kilobytes =
             value(MEMORY_SIZE).and_then(|value| value.unsigned().ok_or(Unknown::WrongType));
         let walks = &self.walks;
-        let sensors = if walks[SENSORS].rows().is_empty() { CISCO } else { SENSORS };
+        let sensors = if walks[SENSORS].has_rows() { SENSORS } else { CISCO };
         let faults =
             walks.iter().zip(TABLES).filter_map(|(walk, name)| Some((name, walk.fault()?)));
         Some(Snapshot {

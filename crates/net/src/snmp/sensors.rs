@@ -29,7 +29,7 @@ pub(super) const NAME_COLUMNS: [&[u32]; 2] =
 const SCALES: [i32; 17] = [-24, -21, -18, -15, -12, -9, -6, -3, 0, 3, 6, 9, 12, 15, 18, 21, 24];
 
 /// The values that mean "less than it can say" and "more than it can say".
-const BEYOND: i32 = 1_000_000_000;
+const BEYOND: u32 = 1_000_000_000;
 
 /// The quantity that a sensor measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ fn quantity(kind: Reading<i32>) -> Quantity {
 
 fn value(walk: &Walk, row: &[u32]) -> Reading<f64> {
     let raw = walk.integer(3, row)?;
-    if raw.abs() >= BEYOND {
+    if raw.unsigned_abs() >= BEYOND {
         return Err(Unknown::Broken);
     }
     let at = usize::try_from(walk.integer(1, row)?).ok().and_then(|scale| scale.checked_sub(1));

@@ -104,9 +104,17 @@ impl Walk {
         }
     }
 
-    /// Returns the indices of all rows.
+    /// Returns the indices of the first [`MAX_ROWS`] rows: each column has at most so many, and a hostile device gives each
+    /// column other ones.
     pub(super) fn rows(&self) -> BTreeSet<&Index> {
-        self.columns.iter().flat_map(|column| column.cells.keys()).collect()
+        let all: BTreeSet<&Index> =
+            self.columns.iter().flat_map(|column| column.cells.keys()).collect();
+        all.into_iter().take(MAX_ROWS).collect()
+    }
+
+    /// Returns true if there is a row.
+    pub(super) fn has_rows(&self) -> bool {
+        self.columns.iter().any(|column| !column.cells.is_empty())
     }
 
     /// Returns a cell.

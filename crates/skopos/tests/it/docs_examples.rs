@@ -48,7 +48,8 @@ const NOT_RUN: [(&str, &str); 24] = [
 const ENDLESS: [&str; 2] = ["curl -sN", "skopos watch"];
 
 /// Statements that may return no rows here: a part of the statement, and the reason.
-const MAY_BE_EMPTY: [(&str, &str); 2] = [
+const MAY_BE_EMPTY: [(&str, &str); 3] = [
+    ("FROM task_files", "as of `tasks`"),
     ("FROM tasks", "tasks are of the machine's own name, facts of the page's `n01`"),
     ("FROM jobs", "the machine has no jobs"),
 ];

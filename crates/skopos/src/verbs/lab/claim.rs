@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock};
@@ -29,10 +29,14 @@ impl Claim {
         let failed = |e: std::io::Error| {
             Failure::new(format!("cannot write {}", path.display())).because(&e)
         };
-        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+        let folder = path.parent().map_or(Ok(()), |folder| {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+        });
+        folder.map_err(failed)?;
         let mut file = loop {
             let mut options = OpenOptions::new();
-            let file = options.read(true).write(true).create(true).truncate(false).open(&path);
+            let file =
+                options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
             let file = file.map_err(failed)?;
             if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
                 let by = holder(lab).map_or(String::new(), |pid| format!(" by process {pid}"));
@@ -68,12 +72,4 @@ pub(super) fn holder(lab: &str) -> Option<Pid> {
     let mut text = String::new();
     file.take(MAX_PID_BYTES).read_to_string(&mut text).ok()?;
     Pid::from_raw(text.trim().parse().ok()?)
-}
-
-/// Removes the file of a claim whose process was killed.
-pub(super) fn forget(lab: &str) {
-    if claim_file(lab).exists() {
-        // A process that has claimed it again keeps it.
-        drop(Claim::take(lab));
-    }
 }

@@ -9,7 +9,7 @@ use rustix::process::{Signal, kill_process};
 use skopos_net::lab::{down, labs};
 use skopos_term::{Failure, Global, Out};
 
-use super::claim::{forget, holder};
+use super::claim::{Claim, holder};
 use super::place::{failed, need_root};
 
 /// Time for the process of a lab to remove it: it waits for agents and disks.
@@ -36,11 +36,12 @@ pub(super) fn run(global: &Global, args: &DownArgs) -> Result<ExitCode, Failure>
     let mut out = Out::new(global.style());
     for name in &names {
         end_holder(name)?;
+        // No `lab up` of this name begins before all is gone.
+        let _claim = Claim::take(name)?;
         down(name).map_err(|e| {
             failed(&e)
                 .hint("a program that keeps a file of its disk open holds a lab: end it first")
         })?;
-        forget(name);
         if !global.json {
             out.line(format!("the lab `{name}` is removed"))?;
         }

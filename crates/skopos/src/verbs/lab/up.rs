@@ -1,6 +1,7 @@
 //! `skopos lab up`: builds a lab, holds it, and removes it.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -82,10 +83,13 @@ fn topology(args: &UpArgs) -> Result<(Topology, String), Failure> {
                     .because(&e)
                     .hint("`skopos lab example > lab.toml` writes a lab to begin with")
             };
-            if fs::metadata(path).map_err(cannot)?.len() > MAX_FILE_BYTES {
+            let mut text = String::new();
+            let file = fs::File::open(path).map_err(cannot)?;
+            file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(cannot)?;
+            if text.len() as u64 > MAX_FILE_BYTES {
                 return Err(Failure::new(format!("{} is longer than a mebibyte", path.display())));
             }
-            fs::read_to_string(path).map_err(cannot)?
+            text
         }
     };
     let topology = Topology::parse(&text).map_err(|e| {
