@@ -44,9 +44,8 @@ const PROGRAMS: [Program<'static>; 3] = [
 /// of 4,000 times still has 40 above its 99th percentile.
 const MAX_MEASURED: f64 = 4_000.0;
 
-/// Words of a slot.
-const DEPTH: usize = 0;
-const DEPTH_MAX: usize = 1;
+/// The first word of a slot with numbers of requests. The programs count the requests in the driver before it, which is not
+/// published: a request that ends unseen would stay in the count.
 const COMPLETED: usize = 2;
 
 /// The histograms of a device, in the order of the programs.
@@ -196,11 +195,6 @@ impl Sensor for BlockLatency {
                 came += u64::from(grown);
                 facts.set(tick, metric, device.requests[at]);
             }
-            // The greatest depth of the next interval is at least the depth now.
-            let depth = slots.word(slot, DEPTH);
-            let depth_max = slots.replace(slot, DEPTH_MAX, depth).max(depth);
-            facts.set(tick, &DRIVER_DEPTH, u64::from(depth));
-            facts.set(tick, &DRIVER_DEPTH_MAX, u64::from(depth_max));
             let each = counts.chunks_exact(BUCKETS).zip(&mut device.histograms).zip(&PERCENTILES);
             for ((counts, histogram), percentiles) in each {
                 histogram.advance(counts.iter().copied());

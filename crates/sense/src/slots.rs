@@ -48,11 +48,6 @@ impl Slots {
         self.at(slot, 1 + word).load(Relaxed)
     }
 
-    /// Sets one of the words of a slot and returns the value before.
-    pub(crate) fn replace(&self, slot: usize, word: usize, value: u32) -> u32 {
-        self.at(slot, 1 + word).swap(value, Relaxed)
-    }
-
     /// Frees a slot whose thing is gone.
     pub(crate) fn free(&self, slot: usize) {
         (1..SLOT_WORDS).chain([0]).for_each(|word| self.at(slot, word).store(0, Relaxed));

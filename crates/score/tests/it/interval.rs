@@ -217,6 +217,7 @@ fn a_deviation_too_small_for_any_decision_is_not_a_surprise() {
 
 /// The counters of the schema for which every increase is significant, without `_total`.
 const NEWS: &str = "
+    anomaly_report: lost
     cgroup: memory_oom_kills
     int_node: lost drops
     mirror: lost_batches malformed_batches
@@ -229,7 +230,10 @@ const NEWS: &str = "
     qdisc: drops
     responder: malformed
     self: publish_errors counter_resets trace_records_lost trace_failures
+    self/anomaly_receiver: malformed kernel_drops
+    self/anomaly_reports: failed
     self/history: lost errors
+    self/int: malformed events_lost datagrams_failed
     self/jobs: dropped_reads
     self/live: snapshot_requests_dropped name_requests_dropped renewal_requests_dropped
         history_requests_dropped history_answers_dropped measure_requests_dropped
