@@ -36,6 +36,8 @@ mod findings;
 mod query;
 mod store;
 mod rpc;
+mod int;
+mod anomaly;
 mod fill_history;
 
 use std::io::IsTerminal as _;
@@ -149,6 +151,10 @@ enum Name {
     Findings,
     /// Traces of RPC services: cost beside OpenTelemetry and fastrace, the cases of SYMBIOSYS, analyses
     Rpc,
+    /// In-band telemetry: what packets say against theory, what it costs, how many reports a collector takes
+    Int,
+    /// Anomaly reports under mixed load with injected faults: recall, false reports, delay, bytes
+    Anomaly,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -171,6 +177,8 @@ impl Name {
             Self::Store => "store",
             Self::Findings => "findings",
             Self::Rpc => "rpc",
+            Self::Int => "int",
+            Self::Anomaly => "anomaly",
             Self::Worker => "worker",
         }
     }
@@ -186,7 +194,13 @@ impl Name {
             | Self::Store => Some(plan.rounds),
             Self::Anatomy | Self::Intervals | Self::Estimate | Self::Findings => Some(1),
             // Rows differ: windows, pairs of runs, and rounds.
-            Self::Agent | Self::Task | Self::Cluster | Self::Rpc | Self::Worker => None,
+            Self::Agent
+            | Self::Task
+            | Self::Cluster
+            | Self::Rpc
+            | Self::Int
+            | Self::Anomaly
+            | Self::Worker => None,
         }
     }
 }
@@ -210,6 +224,8 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Store => store::run(&plan)?,
         Name::Findings => findings::run(&plan)?,
         Name::Rpc => rpc::run(&plan)?,
+        Name::Int => int::run(&plan)?,
+        Name::Anomaly => anomaly::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());

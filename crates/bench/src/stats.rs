@@ -88,6 +88,32 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The probability that the interval does not hold the true median: once in twenty times.
+const RISK: f64 = 0.05;
+
+/// Two of the values, between which the true median lies with a probability of at least 1 - `RISK`, for
+/// any distribution: the number of values below the median has the distribution of heads in as many
+/// throws of a coin (the sign test's interval; Conover, Practical Nonparametric Statistics, 3.2).
+///
+/// `None` if there are too few values for an interval.
+pub(crate) fn interval(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    // Number of values that can be left out on each side.
+    let mut outside = None;
+    let (mut probability, mut below) = (0.5f64.powi(i32::try_from(n).ok()?), 0.0);
+    for heads in 0..n / 2 {
+        below += probability;
+        if below > RISK / 2.0 {
+            break;
+        }
+        outside = Some(heads);
+        probability *= (n - heads) as f64 / (heads + 1) as f64;
+    }
+    outside.map(|outside| (sorted[outside], sorted[n - 1 - outside]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +125,29 @@ mod tests {
             latencies.record(nanos);
             let found = latencies.percentile(50.0);
             assert!((found - nanos as f64).abs() <= nanos as f64 / 1000.0, "{nanos}: {found}");
+        }
+    }
+
+    /// The ranks of the interval's ends, counted from 1.
+    fn ranks(n: u32) -> Option<(u32, u32)> {
+        let values: Vec<f64> = (1..=n).rev().map(f64::from).collect();
+        interval(&values).map(|(low, high)| (low as u32, high as u32))
+    }
+
+    #[test]
+    fn ranks_agree_with_published_tables() {
+        // From a table of the sign test, two-sided, 5 %.
+        for (n, expected) in [
+            (0, None),
+            (5, None),
+            (6, Some((1, 6))),
+            (8, Some((1, 8))),
+            (9, Some((2, 8))),
+            (10, Some((2, 9))),
+            (12, Some((3, 10))),
+            (20, Some((6, 15))),
+        ] {
+            assert_eq!(ranks(n), expected, "{n} values");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The table `[telemetry]`: the agent's part in the telemetry of a network.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -31,6 +31,12 @@ const MAX_RATE_MBIT: f64 = 10_000_000.0;
 /// The shortest time between two anomaly reports, and the longest.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
+/// The most peers of probes: each costs a datagram of 300 bytes in each interval.
+pub const MAX_PEERS: usize = 256;
+
+/// The most nodes that fit a trace (RFC 9486: an option has 255 bytes).
+const MAX_PROBE_NODES: u8 = 10;
+
 /// Telemetry of the network: `[telemetry]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -44,6 +50,8 @@ pub struct TelemetryConfig {
     pub collector: Option<CollectorConfig>,
     /// Anomaly reports of hosts.
     pub anomalies: Option<AnomaliesConfig>,
+    /// Probes whose traces the kernels on their way fill.
+    pub ioam: Option<IoamConfig>,
     /// Devices that are polled by SNMP: `[[telemetry.snmp]]`.
     #[serde(rename = "snmp")]
     pub devices: Vec<DeviceSettings>,
@@ -185,6 +193,29 @@ pub struct AnomaliesConfig {
     pub listen: Option<SocketAddr>,
 }
 
+/// Probes with traces of IOAM: `[telemetry.ioam]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IoamConfig {
+    /// The namespace for which the nodes on the way are configured.
+    pub namespace: u16,
+    /// The addresses to which probes are sent.
+    #[serde(default)]
+    pub peers: Vec<SocketAddrV6>,
+    /// The time between two probes of a peer; a second by default.
+    #[serde(default, deserialize_with = "skopos_score::duration::optional")]
+    pub interval: Option<Duration>,
+    /// The most nodes that can write to a probe; ten by default.
+    pub nodes: Option<u8>,
+    /// The address at which probes are taken.
+    pub listen: Option<SocketAddrV6>,
+    /// The id of this node in reports, of its own among all that report.
+    pub id: Option<u32>,
+    /// The collector to which probes are reported.
+    #[serde(default, deserialize_with = "address::optional")]
+    pub collector: Option<SocketAddr>,
+}
+
 /// A network: an address and the bits of its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network(pub IpAddr, pub u8);
@@ -233,6 +264,9 @@ impl TelemetryConfig {
             let failure = Failure::new("[[telemetry.snmp]]: a device cannot be polled").because(&e);
             failure.hint("docs/howto/watch-switches-with-snmp.md has the keys")
         })?;
+        if let Some(ioam) = &self.ioam {
+            ioam.check(self.key_file.is_some())?;
+        }
         let Some(anomalies) = &self.anomalies else { return Ok(()) };
         anomalies.check(self.key_file.is_some())
     }
@@ -313,6 +347,46 @@ impl CollectorConfig {
         let rate = self.datagrams_per_second.unwrap_or(1);
         if rate == 0 || rate > MAX_DATAGRAMS_PER_SECOND {
             return fault("datagrams_per_second is out of range", "choose 1 to 1000000");
+        }
+        Ok(())
+    }
+}
+
+impl IoamConfig {
+    fn check(&self, has_key: bool) -> Result<(), Failure> {
+        let fault = |why: &str, hint: &str| {
+            Err(Failure::new(format!("[telemetry.ioam]: {why}")).hint(hint))
+        };
+        if !has_key {
+            return fault("probes need a key", "add a key_file in [telemetry]");
+        }
+        if self.peers.is_empty() && self.listen.is_none() {
+            return fault(
+                "it neither sends probes nor takes them",
+                "add peers = [\"[fd00::2]:7365\"], or listen = \"[fd00::1]:7365\"",
+            );
+        }
+        if self.peers.len() > MAX_PEERS {
+            return fault("it has more than 256 peers", "a probe to each node of a rack is enough");
+        }
+        if !(1..=MAX_PROBE_NODES).contains(&self.nodes.unwrap_or(1)) {
+            return fault("nodes is out of range", "a probe has room for 1 to 10 nodes");
+        }
+        if self.interval.is_some_and(|time| !(INTERVALS.0..=INTERVALS.1).contains(&time)) {
+            return fault("the interval is out of range", "choose 100ms to 1h");
+        }
+        let Some(listen) = self.listen else { return Ok(()) };
+        if listen.ip().is_unspecified() {
+            return fault(
+                "listen is not an address of this node",
+                "paths are named by it: write it like `[fd00::1]:7365`",
+            );
+        }
+        if self.id.is_none() || self.collector.is_none() {
+            return fault(
+                "probes that are taken are reported",
+                "add id = 7 and collector = \"127.0.0.1:7363\", the address of [telemetry.collector]",
+            );
         }
         Ok(())
     }

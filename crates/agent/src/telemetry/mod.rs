@@ -1,5 +1,6 @@
 //! The agent's part in the telemetry of a network, as `[telemetry]` configures it: a data plane that writes telemetry into
-//! packets, a collector of reports, a sender and a receiver of anomaly reports, a poller of devices by SNMP.
+//! packets, a collector of reports, probes with
+//! traces, a sender and a receiver of anomaly reports, a poller of devices by SNMP.
 //!
 //! Each part is a sensor whose source is a library of `net`, so its facts, their ages and its failures are those of any
 //! sensor. What must not wait for the next poll (datagrams, events of the data plane) is taken by a thread of the part.
@@ -16,6 +17,7 @@ mod worker;
 mod facts;
 mod collector;
 mod node;
+mod probes;
 mod anomaly_report;
 mod reports;
 mod devices;
@@ -68,6 +70,9 @@ pub(crate) fn open(node: &str, config: &Config) -> Result<Parts, Failure> {
     let mut parts = Parts::default();
     if let Some(collector) = &telemetry.collector {
         parts.add(collector::Telemetry::open(collector, key.clone()));
+    }
+    if let (Some(ioam), Some(key)) = (&telemetry.ioam, &key) {
+        parts.add(probes::Probes::open(ioam, key));
     }
     if let Some(own) = &telemetry.node {
         parts.add(node::DataPlane::open(own, key));

@@ -6,12 +6,12 @@ use super::application::Application;
 use super::everything;
 use super::fio::Fio;
 use super::mpi::Mpi;
-use super::pairs::{LEAST, Pairs, interval};
+use super::pairs::{LEAST, Pairs};
 use super::place::Place;
 use super::watcher::Watcher;
 use crate::plan::Plan;
 use crate::report::{Better, Figure, Goal, Row};
-use crate::stats::median;
+use crate::stats::{interval, median};
 use skopos_term::Failure;
 
 /// Rest before each run, with the agent or without, so that the cost of its start is not measured.

@@ -14,10 +14,12 @@
 //! nodes, last one first; room that is not used comes first
 //! ```
 //!
-//! Read in this order: `trace` (the option as bytes), `socket` (options of sockets).
+//! Read in this order: `trace` (the option as bytes), `socket` (options of sockets), `probe` (datagrams with traces).
 
 mod trace;
 mod socket;
+mod probe;
 
-pub use socket::{receive, receive_options, set_trace};
+pub use probe::{ProbeCounts, ProbeSink, Prober};
+pub use socket::{Received, receive, receive_options, set_trace};
 pub use trace::{IoamNode, MAX_TRACE_BYTES, Trace, TraceRequest, trace_of};

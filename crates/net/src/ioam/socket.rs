@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::net::UdpSocket;
+use std::net::{Ipv6Addr, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::ptr;
 
@@ -53,28 +53,43 @@ fn set(
 #[repr(C, align(8))]
 struct Control([MaybeUninit<u8>; CONTROL_BYTES]);
 
-/// Receives a packet with its trace, if it has one. Returns the number of bytes of the packet, of which `buffer` has
-/// as many as fit. [`receive_options`] must have been called before.
+/// A packet that was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its bytes, of which the buffer has as many as fit.
+    pub bytes: usize,
+    /// The address of its sender.
+    pub from: Ipv6Addr,
+    /// Its trace, if it has one, or the reason why that cannot be read.
+    pub trace: Result<Option<Trace>, String>,
+}
+
+/// Receives a packet with its trace. [`receive_options`] must have been called before.
 ///
 /// # Errors
-/// The socket failed or would wait, or the trace is malformed.
-pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Result<(usize, Option<Trace>), Error> {
+/// The socket failed or would wait.
+pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Result<Received, Error> {
     let mut control = Control([MaybeUninit::zeroed(); CONTROL_BYTES]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all fields of a message may be zero.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: and so may those of an address.
+    let mut from: libc::sockaddr_in6 = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_name = (&raw mut from).cast();
+    message.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = size_of::<Control>();
-    // SAFETY: both buffers outlive the call, and the message has their lengths.
+    // SAFETY: the buffers and the address outlive the call, and the message has their lengths.
     let bytes = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     let bytes = usize::try_from(bytes)
         .map_err(|_| Error::system("receive a packet")(io::Error::last_os_error()))?;
     // SAFETY: the kernel has filled the message and its control buffer, which are both still there.
     let header = unsafe { options_of(&message) };
-    let trace = header.map(|header| trace_of(&header)).transpose()?.flatten();
-    Ok((bytes, trace))
+    let trace = header.map(|header| trace_of(&header)).transpose();
+    let trace = trace.map(Option::flatten).map_err(|e| e.to_string());
+    Ok(Received { bytes, from: Ipv6Addr::from(from.sin6_addr.s6_addr), trace })
 }
 
 /// Returns a copy of the hop-by-hop options among the control messages.

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use super::{Event, EventKind, Mode, Plane};
 use crate::Error;
-use crate::int::{GROUP_BYTES, Group, Inner, Instructions, Report, write_group, write_report};
+use crate::int::{GROUP_BYTES, Group, Hop, Inner, Instructions, Report, write_group, write_report};
 use crate::netns::Namespace;
 use crate::tag::{Key, TAG_REPORT_BYTES};
 
@@ -71,16 +71,16 @@ impl Reporter {
     }
 
     fn add(&mut self, event: &Event<'_>, exports: bool) {
-        let report = Report {
-            dropped: false,
-            congested: false,
-            tracked: true,
-            intermediate: event.kind == EventKind::Hop && !exports,
-            hop: event.hop,
-            inner: Inner::Ip(event.packet),
-        };
+        self.note(event.hop, event.kind == EventKind::Hop && !exports, event.packet);
+    }
+
+    /// Adds the report of a packet that passed this node.
+    pub(crate) fn note(&mut self, hop: Hop, intermediate: bool, packet: &[u8]) {
+        let (dropped, congested, tracked) = (false, false, true);
+        let inner = Inner::Ip(packet);
+        let report = Report { dropped, congested, tracked, intermediate, hop, inner };
         self.one.clear();
-        write_report(&report, known(&event.hop), &mut self.one);
+        write_report(&report, known(&hop), &mut self.one);
         let tag_bytes = if self.key.is_some() { TAG_REPORT_BYTES } else { 0 };
         if self.datagram.len() + self.one.len() + tag_bytes > DATAGRAM_BYTES {
             self.flush();
@@ -94,7 +94,8 @@ impl Reporter {
         self.counts.reports += 1;
     }
 
-    fn flush(&mut self) {
+    /// Sends the reports that wait.
+    pub(crate) fn flush(&mut self) {
         if self.datagram.len() <= GROUP_BYTES {
             return;
         }
@@ -115,7 +116,7 @@ impl Reporter {
 }
 
 /// Returns the bits of the values that the hop has.
-fn known(hop: &crate::int::Hop) -> Instructions {
+fn known(hop: &Hop) -> Instructions {
     use crate::int::Field::{EgressTime, IngressTime, Latency, Ports, Queue, Utilisation};
     let all = [Ports, Latency, Queue, IngressTime, EgressTime, Utilisation];
     all.into_iter()

@@ -21,10 +21,10 @@ const BEGIN: u64 = 1_800_000_000_000_000_000;
 
 /// The facts, by family, instance and metric.
 #[derive(Default)]
-struct Facts(BTreeMap<String, String>);
+pub(crate) struct Facts(BTreeMap<String, String>);
 
 impl Facts {
-    fn get(&self, topic: &str) -> Option<&str> {
+    pub(crate) fn get(&self, topic: &str) -> Option<&str> {
         self.0.get(topic).map(String::as_str)
     }
 }

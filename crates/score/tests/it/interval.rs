@@ -234,6 +234,7 @@ const NEWS: &str = "
     self/anomaly_reports: failed
     self/history: lost errors
     self/int: malformed events_lost datagrams_failed
+    self/ioam: send_failed malformed reports_failed
     self/jobs: dropped_reads
     self/live: snapshot_requests_dropped name_requests_dropped renewal_requests_dropped
         history_requests_dropped history_answers_dropped measure_requests_dropped

@@ -194,7 +194,7 @@ impl Chores {
     }
 
     /// Returns the age of each part, in the order of generations: the time from its last sample to `now`, in which each
-    /// part, and each pause between two parts, counts for a step at most.
+    /// part, and each pause between two parts, counts for a step at most. Parts may overlap.
     fn ages(&self, listing: &Listing, now: Timestamp) -> Vec<Duration> {
         let longest = MAX_STEP.max(self.limits.seal_every.saturating_mul(2));
         let (mut ages, mut age, mut later) = (Vec::new(), Duration::ZERO, now);
@@ -203,6 +203,10 @@ impl Chores {
             if part.from <= part.to {
                 let (from, to) = (Timestamp::from_nanos(part.from), Timestamp::from_nanos(part.to));
                 age += later.since(to).min(longest);
+                // What overlaps the part behind it counts once; more than a step is a clock that was set.
+                age = age.saturating_sub(
+                    Some(to.since(later)).filter(|o| *o <= longest).unwrap_or_default(),
+                );
                 ages.push(age);
                 age += to.since(from).min(longest);
                 later = from;

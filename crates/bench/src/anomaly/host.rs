@@ -5,7 +5,7 @@
 
 use skopos_model::{Kind, SplitMix64, Unit};
 
-use crate::faults::Fault;
+use super::faults::Fault;
 
 const DISKS: usize = 4;
 const LINKS: usize = 4;
@@ -22,9 +22,9 @@ const FILLER: usize = 3;
 const LOADS: usize = 4;
 
 /// A metric of the host: topic, kind and unit.
-pub(crate) type Metric = (String, Kind, Unit);
+pub(super) type Metric = (String, Kind, Unit);
 
-pub(crate) struct Host {
+pub(super) struct Host {
     random: SplitMix64,
     metrics: Vec<Metric>,
     /// Sums of counters, by the place of their metric.
@@ -43,7 +43,7 @@ struct Load {
 }
 
 impl Host {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut host = Self {
             random: SplitMix64::new(seed),
             metrics: Vec::new(),
@@ -58,12 +58,12 @@ impl Host {
         host
     }
 
-    pub(crate) fn metrics(&self) -> &[Metric] {
+    pub(super) fn metrics(&self) -> &[Metric] {
         &self.metrics
     }
 
     /// Returns the values of all metrics at a second, in the order of `metrics`.
-    pub(crate) fn second(&mut self, second: i64, faults: &[Fault]) -> &[f64] {
+    pub(super) fn second(&mut self, second: i64, faults: &[Fault]) -> &[f64] {
         for load in 0..LOADS {
             if second >= self.loads[load].until {
                 let was_on = self.loads[load].strength > 0.0;

@@ -1,14 +1,8 @@
-//! Measures how many reports a collector takes on one core, from a socket and from memory.
-//!
-//! ```text
-//! cargo run --release -p skopos-net --example collector_load [SECONDS]
-//! ```
+//! Reports that a collector takes on one core, from memory and from a socket, and a flood from an address that is not allowed.
 //!
 //! A thread sends datagrams with reports about packets of 64 paths, three hops each, over the loopback, as fast as
 //! it may. The collector's thread counts its own processor time.
 
-use std::env;
-use std::error::Error;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,46 +16,79 @@ use skopos_net::int::{
 };
 use skopos_net::plane::INT_PORT;
 
+use super::setting::Outcome;
+use crate::plan::Plan;
+use crate::report::{Better, Goal, Row};
+use crate::stats::median;
+
 /// Datagrams that are made beforehand. Each has its own number, so that none is a replay.
 const DATAGRAMS: u32 = 100_000;
 const PATHS: u32 = 64;
 const HOPS: u32 = 3;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let seconds = env::args().nth(1).map_or(Ok(3), |text| text.parse())?;
+/// The least reports a second that a core takes.
+const GOAL: f64 = 200_000.0;
+
+/// The time of a round from memory.
+const FROM_MEMORY: Duration = Duration::from_secs(1);
+
+/// The time of a flood.
+const FLOOD: Duration = Duration::from_secs(3);
+
+pub(super) fn measure(plan: &Plan) -> Outcome<Vec<Row>> {
+    let mut rows = Vec::new();
     for reports in [1, 4] {
         for key in [None, Key::new(b"a key of the site")] {
-            let tagged = if key.is_some() { "with a tag" } else { "without a tag" };
-            let datagrams: Vec<Vec<u8>> =
-                (0..DATAGRAMS).map(|number| datagram(number, reports, key.as_ref())).collect();
-            let rate = from_memory(&datagrams, key.clone(), seconds)?;
-            println!(
-                "{reports} reports a datagram, {tagged}, from memory: {rate:.0} reports/s of processor time"
-            );
-            let (rate, share, lost) = from_socket(&datagrams, key)?;
-            println!(
-                "{reports} reports a datagram, {tagged}, from a socket: {:.0} reports/s taken with {:.0} % of a \
-                 core, so {:.0} reports/s a core; the kernel dropped {:.1} %",
-                rate,
-                share * 100.0,
-                rate / share,
-                lost * 100.0
-            );
+            rows.extend(collected(plan, reports, key.as_ref())?);
         }
     }
-    for networks in [1, 65] {
-        let (rate, share) = under_flood(networks)?;
-        println!(
-            "flood of {rate:.0} datagrams/s from an address that is not among {networks} networks: {:.2} % of a core",
-            share * 100.0
-        );
+    for (networks, filter) in [(1, "with"), (65, "without")] {
+        let mut shares = Vec::new();
+        let mut rates = Vec::new();
+        for _ in 0..plan.rounds {
+            let (rate, share) = under_flood(networks)?;
+            shares.push(share * 100.0);
+            rates.push(rate);
+        }
+        let case = format!("flood from a forbidden address, {filter} the kernel's filter");
+        let unit = "% of a core";
+        rows.extend([
+            Row::new(&*case, "datagrams", "/s", median(&rates), Better::Neither)
+                .rounds("skopos", &rates),
+            Row::new(case, "collector", unit, median(&shares), Better::Lower)
+                .rounds("skopos", &shares),
+        ]);
     }
-    Ok(())
+    Ok(rows)
+}
+
+/// Measures datagrams with so many reports, with or without a tag.
+fn collected(plan: &Plan, reports: u32, key: Option<&Key>) -> Outcome<Vec<Row>> {
+    let datagrams: Vec<Vec<u8>> =
+        (0..DATAGRAMS).map(|number| datagram(number, reports, key)).collect();
+    let (mut memory, mut socket, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        memory.push(from_memory(&datagrams, key.cloned())?);
+        let (rate, lost) = from_socket(&datagrams, key.cloned())?;
+        socket.push(rate);
+        dropped.push(lost * 100.0);
+    }
+    let tag = if key.is_some() { "with a tag" } else { "without a tag" };
+    let case = format!("collector, {reports} reports a datagram, {tag}");
+    let row = |metric: &str, unit, values: &[f64], better| {
+        Row::new(&*case, metric, unit, median(values), better).rounds("skopos", values)
+    };
+    let unit = "/s a core";
+    Ok(vec![
+        row("reports from memory", unit, &memory, Better::Higher).goal(Goal::AtLeast(GOAL)),
+        row("reports from a socket", unit, &socket, Better::Higher).goal(Goal::AtLeast(GOAL)),
+        row("dropped by the kernel's socket", "%", &dropped, Better::Lower),
+    ])
 }
 
 /// Sends datagrams from an address that is not allowed for three seconds. Returns the datagrams a second, and the share of a
 /// core that the collector used. A collector with more than 64 networks has no filter in the kernel.
-fn under_flood(networks: u8) -> Result<(f64, f64), Box<dyn Error>> {
+fn under_flood(networks: u8) -> Outcome<(f64, f64)> {
     let sources = (0..networks).map(|n| ([10, 0, 0, n].into(), 32)).collect();
     let mut collector =
         Collector::new(([127, 0, 0, 1], 0).into(), CollectorSettings::new(sources))?;
@@ -69,7 +96,7 @@ fn under_flood(networks: u8) -> Result<(f64, f64), Box<dyn Error>> {
     let sender = thread::spawn(move || -> std::io::Result<u64> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let (begin, mut sent) = (Instant::now(), 0);
-        while begin.elapsed() < Duration::from_secs(3) {
+        while begin.elapsed() < FLOOD {
             socket.send_to(&[7; 200], address)?;
             sent += 1;
         }
@@ -95,14 +122,10 @@ fn settings(key: Option<Key>) -> CollectorSettings {
 }
 
 /// Returns reports a second of processor time.
-fn from_memory(
-    datagrams: &[Vec<u8>],
-    key: Option<Key>,
-    seconds: u64,
-) -> Result<f64, Box<dyn Error>> {
+fn from_memory(datagrams: &[Vec<u8>], key: Option<Key>) -> Outcome<f64> {
     let begin = Instant::now();
     let (mut count, mut used) = (0, 0.0);
-    while begin.elapsed() < Duration::from_secs(seconds) {
+    while begin.elapsed() < FROM_MEMORY {
         let mut collector = Collector::new(([127, 0, 0, 1], 0).into(), settings(key.clone()))?;
         let before = processor_seconds();
         for datagram in datagrams {
@@ -114,9 +137,9 @@ fn from_memory(
     Ok(count as f64 / used)
 }
 
-/// Sends each datagram once. Returns reports a second, the share of a core that the collector used, and the share
-/// of datagrams that the kernel dropped.
-fn from_socket(datagrams: &[Vec<u8>], key: Option<Key>) -> Result<(f64, f64, f64), Box<dyn Error>> {
+/// Sends each datagram once. Returns reports a second of processor time, and the share of datagrams that the kernel
+/// dropped.
+fn from_socket(datagrams: &[Vec<u8>], key: Option<Key>) -> Outcome<(f64, f64)> {
     let mut collector = Collector::new(([127, 0, 0, 1], 0).into(), settings(key))?;
     let address = collector.address()?;
     let own = datagrams.to_vec();
@@ -129,11 +152,11 @@ fn from_socket(datagrams: &[Vec<u8>], key: Option<Key>) -> Result<(f64, f64, f64
             _ => {}
         }
     }
-    let (wall, used) = (begin.elapsed().as_secs_f64(), processor_seconds() - before);
+    let used = processor_seconds() - before;
     sender.join().map_err(|_| "the sender failed")??;
     let counts = collector.counts();
     let lost = 1.0 - counts.datagrams as f64 / datagrams.len() as f64;
-    Ok((counts.reports as f64 / wall, used / wall, lost))
+    Ok((counts.reports as f64 / used, lost))
 }
 
 fn send(to: SocketAddr, datagrams: &[Vec<u8>]) -> std::io::Result<()> {
