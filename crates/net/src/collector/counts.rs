@@ -23,4 +23,6 @@ pub struct CollectorCounts {
     pub beyond_bounds: u64,
     /// Paths, ports and nodes that were discarded for newer ones.
     pub evicted: u64,
+    /// Hops that did not fit the list of a path that was published.
+    pub hops_left_out: u64,
 }

@@ -175,7 +175,7 @@ impl Collector {
         let mut instance = String::new();
         for (key, state) in self.state.paths.iter_mut() {
             path::name(key, &mut instance);
-            path::publish(&instance, state, sink);
+            self.counts.hops_left_out += path::publish(&instance, state, sink);
         }
         for (key, state) in self.state.ports.iter_mut() {
             port::name(key, &mut instance);

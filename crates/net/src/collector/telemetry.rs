@@ -18,6 +18,7 @@ pub(super) fn publish(counts: &CollectorCounts, sink: &mut dyn FactSink) {
         (&telemetry::MALFORMED_TOTAL, counts.malformed),
         (&telemetry::BEYOND_BOUNDS_TOTAL, counts.beyond_bounds),
         (&telemetry::EVICTED_TOTAL, counts.evicted),
+        (&telemetry::HOPS_LEFT_OUT_TOTAL, counts.hops_left_out),
     ] {
         sink.set(metric, "", value.into());
     }

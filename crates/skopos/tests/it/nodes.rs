@@ -5,13 +5,14 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
 use crate::json::check;
 use crate::plane::{Simulated, number, value};
 use crate::sql::{Hub, INSIGHTS};
-use crate::support::{Running, eventually, run, runtime_dir, signal, skopos};
+use crate::support::{PATIENCE, Running, eventually, run, runtime_dir, signal, skopos};
 
 /// Returns the number of a process's TCP connections.
 fn connections(child: &Child) -> usize {
@@ -144,10 +145,18 @@ fn a_node_goes_to_another_hub_when_its_own_is_gone() {
     first.child.kill().expect("it runs");
     first.child.wait().expect("it ends");
     assert_eq!(agents[0].run(&["publish", "app/depth", "3"]).code, 0);
-    eventually("both nodes go to the second hub with new values", || {
-        both(&second)
-            && number(&second, "SELECT count(*) AS n FROM latest WHERE topic = 'a1/app/depth'") == 1
-    });
+    let begun = Instant::now();
+    let values = "SELECT count(*) AS n FROM latest WHERE topic = 'a1/app/depth'";
+    while !(both(&second) && number(&second, values) == 1) {
+        let nodes = second.ask("SELECT node, alive, topics FROM nodes");
+        let connections = agents.each_ref().map(|agent| connections(&agent.child));
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "both nodes go to the second hub with new values: {nodes}, {} values, {connections:?} connections",
+            number(&second, values)
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
