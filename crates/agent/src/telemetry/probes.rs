@@ -127,7 +127,7 @@ impl Sensor for Probes {
             (&self_ioam::STALE_TOTAL, counts.stale),
             (&self_ioam::MALFORMED_TOTAL, counts.malformed),
             (&self_ioam::WITHOUT_TRACE_TOTAL, counts.without_trace),
-            (&self_ioam::OVERFLOWS_TOTAL, counts.overflows),
+            (&self_ioam::CUT_SHORT_TOTAL, counts.cut_short),
             (&self_ioam::NODES_LEFT_OUT_TOTAL, counts.nodes_left_out),
             (&self_ioam::REPORTS_FAILED_TOTAL, counts.reports_failed),
         ];

@@ -95,8 +95,8 @@ mod tests {
         let known = Some(1_000_000_000);
         let hop = Hop { node: known, latency_ns: known, queue_bytes: known, ..Hop::default() };
         for (hops, all_fit) in [(3, true), (64, false)] {
-            let mut state = PathState { is_new: true, ..PathState::default() };
-            state.hops = vec![hop; hops];
+            let mut state = PathState::default();
+            (state.is_new, state.hops) = (true, vec![hop; hops]);
             let mut lists = Lists::default();
             let left_out = publish("a-b", &mut state, &mut lists) as usize;
             let list = lists.0.expect("a list");

@@ -107,7 +107,7 @@ pub struct ProbeCounts {
     /// Probes without a trace: a router on the way took the option away, or did not let it pass.
     pub without_trace: u64,
     /// Probes in whose trace a node found no room.
-    pub overflows: u64,
+    pub cut_short: u64,
     /// Nodes whose data is not kept because there are too many.
     pub nodes_left_out: u64,
     /// Reports that the network stack did not take.
@@ -187,7 +187,7 @@ impl ProbeSink {
             }
         };
         self.counts.taken += 1;
-        self.counts.overflows += u64::from(trace.overflow);
+        self.counts.cut_short += u64::from(trace.overflow);
         self.keep_data(&trace);
         let SocketAddr::V6(local) = self.local else { return };
         let packet = packet(from, *local.ip(), &trace, sequence);
