@@ -174,7 +174,7 @@ pub fn store_jobs(stream: &UnixStream, request: &StoreRequest) -> Result<(), Fai
 
 /// Stores a batch of records in the hub at the other end of `stream`, which answers once they are durable.
 pub fn store_batch(stream: &UnixStream, batch: &SpooledBatch) -> Sent {
-    let (mut refused, mut rest) = (None, batch.records.as_slice());
+    let (mut refused, mut new, mut rest) = (None, 0, batch.records.as_slice());
     while !rest.is_empty() {
         let mut bytes = 0;
         let fitting = rest.iter().take_while(|(_, record)| {
@@ -186,13 +186,13 @@ pub fn store_batch(stream: &UnixStream, batch: &SpooledBatch) -> Sent {
             .and_then(|()| line(&mut BufReader::new(stream)));
         match answer {
             Err(failure) => return Sent::Later(failure.in_one_line()),
-            Ok(Head { error: None, .. }) => {}
+            Ok(Head { error: None, new: stored, .. }) => new += stored.unwrap_or_default(),
             Ok(Head { error: Some(why), refused: Some(_), .. }) => refused = refused.or(Some(why)),
             Ok(Head { error: Some(why), .. }) => return Sent::Later(why),
         }
         rest = after;
     }
-    refused.map_or(Sent::Acknowledged, Sent::Refused)
+    refused.map_or(Sent::Acknowledged { new }, Sent::Refused)
 }
 
 /// The changes of a standing question, as the hub sends them.

@@ -11,7 +11,7 @@
 //! `{"flight_address":true}` asks for the address of the Flight listener; the answer is a [`FlightUrl`].
 //! `{"store_jobs":[…],"producer":"run","epoch":1}` stores records of jobs; the answer comes when they are durable. An answer
 //! with `refused` counts records that are refused for good; the others are stored. Without it the same request may be sent
-//! again.
+//! again: `new` counts the records that the hub did not have.
 //! After a request with `"standing":true` the hub sends an answer after each change, until the client closes the
 //! connection: a stream of new rows, then `gone_bytes` of a second stream with the rows that are gone.
 
@@ -204,6 +204,9 @@ pub struct Head {
     /// Number of records that are refused for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<u64>,
+    /// Number of stored records that the hub did not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<u64>,
     /// Nodes whose history is missing in the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,

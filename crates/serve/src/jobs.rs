@@ -18,9 +18,9 @@ pub(crate) fn store(backend: &Backend, request: &StoreRequest) -> Head {
     match store_batch(&jobs, &Caller::Owner, &batch) {
         Sent::Later(why) => later(why),
         Sent::Refused(why) => for_good(why, 1 + refusals.len() as u64),
-        Sent::Acknowledged => match refusals.first() {
+        Sent::Acknowledged { new } => match refusals.first() {
             Some(why) => for_good(why.clone(), refusals.len() as u64),
-            None => Head::default(),
+            None => Head { new: Some(new), ..Head::default() },
         },
     }
 }

@@ -53,7 +53,7 @@ pub(crate) enum Verb {
     /// Make the catalogue of jobs again from the segments, print it, or compare the two
     #[command(before_help = "Example: skopos mds verify")]
     Mds(verbs::mds::MdsArgs),
-    /// Show, compare, export or tag a job
+    /// Show, compare, export or tag a job, or import tasks of an archive
     #[command(before_help = "Example: skopos job show 4711")]
     Job(verbs::job::JobArgs),
     /// Analyse calls of RPC services: callpaths, requests, critical paths

@@ -41,7 +41,7 @@ pub fn store_batch(jobs: &Jobs, caller: &Caller, batch: &SpooledBatch) -> Sent {
     }
     match stored.refusals.into_iter().next() {
         Some((_, why)) => Sent::Refused(why),
-        None => Sent::Acknowledged,
+        None => Sent::Acknowledged { new: stored.accepted },
     }
 }
 
@@ -153,11 +153,12 @@ mod tests {
     fn a_batch_that_a_hub_has_is_acknowledged_after_the_hub_was_started_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let running = batch("run/a", &[(Kind::Start, r#"{"user":"ann"}"#)]);
-        let check = |place: &JobsPlace| {
+        let check = |place: &JobsPlace, new| {
             let jobs = place.open().expect("open");
-            assert_eq!(store_batch(&jobs, &Caller::Owner, &running), Sent::Acknowledged);
+            let sent = store_batch(&jobs, &Caller::Owner, &running);
+            assert_eq!(sent, Sent::Acknowledged { new });
         };
-        (0..3).for_each(|_| check(&place(folder.path())));
+        [1, 0, 0].into_iter().for_each(|new| check(&place(folder.path()), new));
     }
 
     #[test]
@@ -194,7 +195,8 @@ mod tests {
         // A process that ended before it had removed the file sends it again.
         let open = place.open().expect("open");
         for batch in [&start, &end] {
-            assert_eq!(store_batch(&open, &Caller::Owner, batch), Sent::Acknowledged);
+            let sent = store_batch(&open, &Caller::Owner, batch);
+            assert_eq!(sent, Sent::Acknowledged { new: 0 });
         }
         assert_eq!(records(), stored);
     }

@@ -50,7 +50,7 @@ impl Batch {
             return false;
         }
         match send(dir, &self.0, patience) {
-            Sent::Acknowledged => true,
+            Sent::Acknowledged { .. } => true,
             Sent::Refused(why) => {
                 tell(format!("skopos: the hub refused records of the job: {why}"));
                 true

@@ -3,6 +3,8 @@
 pub(crate) mod up;
 pub(crate) mod agent;
 mod delivery;
+mod task_job;
+mod progress;
 pub(crate) mod run;
 pub(crate) mod archive;
 pub(crate) mod estimate;

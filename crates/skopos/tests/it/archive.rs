@@ -10,7 +10,7 @@ use crate::json::check;
 use crate::support::{Ran, run, runtime_dir, skopos};
 
 /// Returns the report of a task.
-fn report(class: &str, host: &str, n: u64, bytes: u64) -> Json {
+pub(crate) fn report(class: &str, host: &str, n: u64, bytes: u64) -> Json {
     let reading = |value: u64, unit: &str| {
         json!({"value": value, "unit": unit, "method": "ptrace", "completeness": "all",
                "error_bound": null})

@@ -7,17 +7,16 @@ use std::path::Path;
 use rusqlite::{Transaction, params};
 use skopos_model::task::{FILES_VERSION, Files, MAX_FILE_ROWS, Summary, TaskFiles};
 
+use super::document::{MAX_DOCUMENT_BYTES, Versioned};
 use super::error::{Error, sql_error};
 use super::file::Archive;
 use super::rows::{Filter, condition};
 
-/// The longest document. A report with ten thousand processes has 3 MB.
-pub(super) const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
-
-/// The field that every document of Skopos has.
+/// The field of an exported report that has its files.
 #[derive(serde::Deserialize)]
-pub(super) struct Versioned {
-    pub(super) version: u32,
+struct Exported {
+    #[serde(default)]
+    files: Option<TaskFiles>,
 }
 
 /// A task of the archive whose files were counted.
@@ -88,9 +87,34 @@ pub(super) fn read_files(path: &Path, summary: &Summary) -> Result<TaskFiles, St
         return Err(format!("files of version {version}, and this program knows {FILES_VERSION}"));
     }
     let files: Files = serde_json::from_slice(&bytes).map_err(no_files)?;
-    let kept = TaskFiles::new(summary, &files, MAX_FILE_ROWS);
-    kept.check().map_err(|e| e.to_string())?;
-    Ok(kept)
+    checked(TaskFiles::new(summary, &files, MAX_FILE_ROWS))
+}
+
+/// Reads the files that an exported report has, or returns the reason for which they are not the files of a task.
+pub(super) fn files_within(report: &[u8]) -> Result<Option<TaskFiles>, String> {
+    let exported: Exported =
+        serde_json::from_slice(report).map_err(|e| format!("not the files of a task: {e}"))?;
+    exported.files.map(checked).transpose()
+}
+
+/// Reads the files of a task as the archive keeps them, or returns the reason for which they are damaged.
+pub(super) fn kept_files(document: &str) -> Result<TaskFiles, String> {
+    serde_json::from_str(document)
+        .map_err(|e| format!("not the files of a task: {e}"))
+        .and_then(checked)
+}
+
+fn checked(files: TaskFiles) -> Result<TaskFiles, String> {
+    files.check().map_err(|e| e.to_string())?;
+    Ok(files)
+}
+
+/// Returns an exported report: the document of the report with its files, if they were counted.
+pub(super) fn with_files(report: String, files: Option<&str>) -> String {
+    match (report.strip_suffix('}'), files) {
+        (Some(fields), Some(files)) => format!("{fields},\"files\":{files}}}"),
+        _ => report,
+    }
 }
 
 /// Inserts the files of a task, unless the archive has them.

@@ -11,14 +11,14 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params};
-use sha2::{Digest as _, Sha256};
 use skopos_model::task::{
-    Completeness, ExitType, Files, MAX_FILE_ROWS, RESOURCES, SUMMARY_VERSION, Summary, TaskFiles,
+    Completeness, ExitType, Files, MAX_FILE_ROWS, RESOURCES, Summary, TaskFiles,
 };
 
+use super::document::{MAX_DOCUMENT_BYTES, Versioned, hash, report, sound};
 use super::error::{Error, sql_error};
 use super::file::Archive;
-use super::files::{MAX_DOCUMENT_BYTES, Versioned, insert_files, read_files};
+use super::files::{files_within, insert_files, read_files};
 
 /// Reports of one transaction: so many that its own cost does not matter, so few that another writer
 /// waits for a fraction of a second.
@@ -183,9 +183,9 @@ impl Import<'_> {
                     break;
                 }
                 Ok(_) if has_many && bytes.trim_ascii().is_empty() => {}
-                Ok(_) => match document(&bytes) {
+                Ok(_) => match report(&bytes) {
                     Ok(summary) => {
-                        let files = self.files_beside(path, &summary);
+                        let files = self.files_of(path, &place, &bytes, &summary);
                         self.take(archive, summary, files)?;
                     }
                     Err(why) if has_many => self.refuse(place, why),
@@ -229,20 +229,25 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Returns the usage of files that lies beside a report, if any. What cannot be read is refused, and the report is kept.
-    fn files_beside(&mut self, report: &Path, summary: &Summary) -> Option<TaskFiles> {
-        let is_alone = report.file_name().is_some_and(|name| name == SUMMARY);
-        let path = report.with_file_name(FILES);
-        if !is_alone || !path.is_file() {
-            return None;
-        }
-        match read_files(&path, summary) {
-            Ok(files) => Some(files),
-            Err(why) => {
-                self.refuse(path.display().to_string(), why);
-                None
+    /// Returns the usage of files that an exported report has within, or that lies beside a report, if any. What cannot be
+    /// read is refused, and the report is kept.
+    fn files_of(
+        &mut self,
+        path: &Path,
+        place: &str,
+        bytes: &[u8],
+        summary: &Summary,
+    ) -> Option<TaskFiles> {
+        let beside = path.with_file_name(FILES);
+        let is_alone = path.file_name().is_some_and(|name| name == SUMMARY);
+        let (place, files) = match files_within(bytes).transpose() {
+            Some(files) => (place.to_owned(), files),
+            None if is_alone && beside.is_file() => {
+                (beside.display().to_string(), read_files(&beside, summary))
             }
-        }
+            None => return None,
+        };
+        files.map_err(|why| self.refuse(place, why)).ok()
     }
 
     fn take(
@@ -305,36 +310,6 @@ fn is_report(name: &str) -> bool {
     name == SUMMARY || suffixes.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Reads a report, or returns the reason for which the bytes are not a report.
-fn document(bytes: &[u8]) -> Result<Summary, String> {
-    let versioned: Versioned =
-        serde_json::from_slice(bytes).map_err(|e| format!("not a report of a task: {e}"))?;
-    if versioned.version != SUMMARY_VERSION {
-        return Err(format!(
-            "a report of version {}, and this program knows {SUMMARY_VERSION}",
-            versioned.version
-        ));
-    }
-    let summary =
-        serde_json::from_slice(bytes).map_err(|e| format!("not a report of a task: {e}"))?;
-    sound(summary)
-}
-
-/// Returns the report, unless its values are impossible.
-fn sound(summary: Summary) -> Result<Summary, String> {
-    if summary.task.class.is_empty() {
-        return Err("a report without a class".to_owned());
-    }
-    if summary.end_seconds < summary.start_seconds {
-        return Err("it ends before it starts".to_owned());
-    }
-    let wrong = |value: Option<f64>| value.is_some_and(|v| !v.is_finite() || v < 0.0);
-    if let Some((name, reading)) = summary.resources.iter().find(|(_, r)| wrong(r.value)) {
-        return Err(format!("`{name}` is {}", reading.value.unwrap_or_default()));
-    }
-    Ok(summary)
-}
-
 /// Inserts one report. Returns its number, and false if the archive had it already.
 fn insert(
     transaction: &Transaction<'_>,
@@ -344,7 +319,7 @@ fn insert(
 ) -> rusqlite::Result<(i64, bool)> {
     let text = serde_json::to_string(summary)
         .map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
-    let hash = Sha256::digest(text.as_bytes());
+    let hash = hash(&text);
     let exit_type = match summary.ended.exit_type {
         ExitType::Normal => "normal",
         ExitType::Signal => "signal",
@@ -360,7 +335,7 @@ fn insert(
         )?
         .query_row(
             params![
-                hash.as_slice(),
+                &hash[..],
                 summary.task.class,
                 summary.host.node,
                 summary.task.monitor,
@@ -376,7 +351,7 @@ fn insert(
         .optional()?;
     let Some(task) = task else {
         let known = "SELECT id FROM task WHERE hash = ?";
-        let id = transaction.prepare_cached(known)?.query_row([hash.as_slice()], |row| row.get(0));
+        let id = transaction.prepare_cached(known)?.query_row([&hash[..]], |row| row.get(0));
         return Ok((id?, false));
     };
     // The document keeps resources that this program does not know.

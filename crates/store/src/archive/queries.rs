@@ -5,6 +5,7 @@ use skopos_model::task::{Resource, resource};
 use super::condition::Conditions;
 use super::error::Error;
 use super::file::Archive;
+use super::files::with_files;
 use crate::estimate::{Evidence, Record};
 use crate::stats::Distribution;
 
@@ -222,8 +223,9 @@ impl Archive {
         Ok(found)
     }
 
-    /// Passes each report to `each`, as a JSON document, in the order of import. `each` returns false to
-    /// stop. Returns the number of reports.
+    /// Passes each report to `each`, as a JSON document, in the order of import. If the files of the task were counted,
+    /// the document has them in the field `files`, as a [`TaskFiles`](skopos_model::task::TaskFiles). `each` returns
+    /// false to stop. Returns the number of reports.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -233,11 +235,15 @@ impl Archive {
         mut each: impl FnMut(&str) -> bool,
     ) -> Result<u64, Error> {
         let (clause, values) = conditions.sql();
-        let query = format!("SELECT document FROM task WHERE {clause} ORDER BY id");
+        let query = format!(
+            "SELECT document, (SELECT document FROM files WHERE files.task = task.id)
+             FROM task WHERE {clause} ORDER BY id"
+        );
         let mut exported = 0;
         self.for_each_row(&query, values, "the reports cannot be read", |row| {
             exported += 1;
-            Ok(each(&row.get::<_, String>(0)?))
+            let files: Option<String> = row.get(1)?;
+            Ok(each(&with_files(row.get(0)?, files.as_deref())))
         })?;
         Ok(exported)
     }

@@ -4,8 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use skopos_model::task::{FILES_VERSION, MAX_FILE_ROWS, SUMMARY_VERSION, Summary, resource};
-use skopos_store::archive::{Archive, ConditionError, Conditions, Error, Field, Filter};
+use skopos_store::archive::{
+    Archive, ArchivedTask, ConditionError, Conditions, DamagedTask, Error, Field, Filter,
+};
 
 /// A report of a task that used this many bytes.
 fn summary(class: &str, host: &str, at: f64, bytes: f64) -> Summary {
@@ -364,4 +367,124 @@ fn the_files_of_a_task_are_kept_with_its_report_and_bounded() {
     assert_eq!(import(&mut archive).known, 2);
     assert_eq!(archive.files(&[], i64::MIN, 10).expect("read"), kept);
     assert_eq!(archive.damage().expect("checked"), Vec::<String>::new());
+}
+
+/// An export has the files of tasks, and an import of it takes them.
+#[test]
+fn the_files_of_tasks_come_back_from_an_export() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut archive = Archive::create(&folder.path().join("a.sqlite")).expect("an archive");
+    let counted = serde_json::from_value(files(3)).expect("files");
+    archive.add(&summary("align", "n01", 1.0, 1e9), Some(&counted)).expect("added");
+    archive.add(&summary("merge", "n02", 2.0, 1e9), None).expect("added");
+    let mut lines = Vec::new();
+    let exported = archive.export(&Conditions::default(), |text| {
+        lines.push(text.to_owned());
+        true
+    });
+    assert_eq!(exported.expect("exported"), 2);
+    let of = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["files"].clone();
+    assert_eq!(of(&lines[0])["files"][0]["path"], "/data/3");
+    assert_eq!(of(&lines[1]), Value::Null);
+    let file = folder.path().join("all.jsonl");
+    let wrong = lines[1].replace("\"merge\"", "\"other\"").replacen('{', "{\"files\":[1],", 1);
+    fs::write(&file, format!("{}\n{}\n{wrong}\n", lines[0], lines[1])).expect("written");
+    let mut other = Archive::create(&folder.path().join("b.sqlite")).expect("an archive");
+    let done = other.import(&[file], "", &no_foreign, &|_| {}).expect("imported");
+    assert_eq!((done.added, done.refused), (3, 1), "{done:?}");
+    assert!(done.refusals[0].place.ends_with("all.jsonl:3"), "{done:?}");
+    let of = |archive: &Archive| archive.files(&[], i64::MIN, 10).expect("read");
+    assert_eq!(of(&other), of(&archive));
+    assert_eq!(of(&other).len(), 1);
+}
+
+/// Returns what an archive passes on of each task.
+fn tasks(path: &Path, conditions: &str) -> Vec<Result<ArchivedTask, DamagedTask>> {
+    let archive = Archive::read(path).expect("an archive");
+    let conditions = match conditions {
+        "" => Conditions::default(),
+        text => Conditions::parse(text).expect("conditions"),
+    };
+    let mut all = Vec::new();
+    let read = archive.for_each_task(&conditions, |task| {
+        all.push(task);
+        true
+    });
+    read.expect("read");
+    all
+}
+
+#[test]
+fn tasks_are_read_with_everything_that_is_known_and_damage_costs_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sqlite");
+    let mut archive = Archive::create(&path).expect("an archive");
+    let counted = serde_json::from_value(files(2)).expect("files");
+    for (number, host) in (1..=6).zip(["n01", "n02"].into_iter().cycle()) {
+        let mut task = summary("align", host, f64::from(number), 1e9);
+        task.ended.status = (number != 1).then_some(0);
+        archive.add(&task, Some(&counted).filter(|_| number < 3)).expect("added");
+    }
+    drop(archive);
+    let whole = tasks(&path, "");
+    let first = whole[0].as_ref().expect("whole");
+    assert_eq!((first.number, first.summary.host.node.as_str()), (1, "n01"));
+    assert_eq!(first.hash[..], Sha256::digest(&first.document)[..]);
+    let paths = |task: &ArchivedTask| match &task.files {
+        Some(Ok(files)) => files.files.len(),
+        _ => 0,
+    };
+    assert_eq!(whole.iter().map(|task| paths(task.as_ref().expect("whole"))).sum::<usize>(), 4);
+    // A condition on a status that is not known is not met, and is no damage.
+    assert_eq!((tasks(&path, "status=0").len(), tasks(&path, "host=n01").len()), (5, 3));
+
+    let connection = rusqlite::Connection::open(&path).expect("a database");
+    let of_hash: Vec<u8> = Sha256::digest("nonsense").to_vec();
+    let changes = [
+        connection.execute("UPDATE task SET document = document || ' ' WHERE id = 3", []),
+        connection
+            .execute("UPDATE task SET document = 'nonsense', hash = ? WHERE id = 4", [of_hash]),
+        connection.execute("UPDATE files SET document = '{' WHERE task = 1", []),
+        connection.execute("UPDATE task SET document = CAST(X'ff' AS TEXT) WHERE id = 5", []),
+    ];
+    assert!(changes.into_iter().all(|changed| changed == Ok(1)));
+    drop(connection);
+    let damaged = tasks(&path, "");
+    let told = |at: usize| damaged[at].as_ref().err().map_or("", |damage| damage.why.as_str());
+    assert_eq!(told(2), "its report has changed since it was archived");
+    assert!(told(3).starts_with("not a report of a task"), "{}", told(3));
+    assert!(!told(4).is_empty(), "a text that is not one");
+    assert_eq!((&damaged[1], &damaged[5]), (&whole[1], &whole[5]));
+    let first = damaged[0].as_ref().expect("its report is whole");
+    let why = first.files.as_ref().and_then(|files| files.as_ref().err());
+    assert!(why.is_some_and(|why| why.starts_with("not the files of a task")), "{why:?}");
+}
+
+#[test]
+fn a_damaged_page_of_an_archive_costs_the_tasks_on_it() {
+    const TASKS: usize = 60;
+    const PAGE: usize = 4096;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.sqlite");
+    let mut archive = Archive::create(&path).expect("an archive");
+    for number in 0..TASKS {
+        let mut task = summary("align", "n01", number as f64, 1e9);
+        // Few reports share a page.
+        task.task.command = vec![format!("mark-{number:02}-{}", "x".repeat(1500))];
+        archive.add(&task, None).expect("added");
+    }
+    drop(archive);
+    let whole = tasks(&path, "");
+    let mut bytes = fs::read(&path).expect("there");
+    let mark = b"mark-30-";
+    let at = bytes.windows(mark.len()).position(|part| part == mark).expect("there");
+    bytes[at / PAGE * PAGE..][..PAGE].fill(0);
+    fs::write(&path, bytes).expect("written");
+    let left = tasks(&path, "");
+    let damaged: Vec<&DamagedTask> = left.iter().filter_map(|task| task.as_ref().err()).collect();
+    assert!((1..5).contains(&damaged.len()), "{damaged:?}");
+    assert!(damaged.iter().all(|damage| damage.why.contains("malformed")), "{damaged:?}");
+    assert_eq!(left.len(), TASKS);
+    let same = left.iter().zip(&whole).filter(|(left, whole)| left == whole).count();
+    assert_eq!(same + damaged.len(), TASKS);
 }

@@ -1,25 +1,20 @@
 //! `skopos archive import DIR…`: adds reports to the archive.
 
-use std::cell::Cell;
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 use skopos_model::task::Summary;
 
 use super::place::{Place, failure};
+use crate::verbs::progress::Progress;
 use skopos_term::Global;
 use skopos_term::{EXIT_NO, Failure};
 use skopos_term::{Out, Style, tell};
 
 /// Refusals that are shown; the others are counted.
 const SHOWN: usize = 20;
-
-/// The shortest time between two updates of the progress line.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
@@ -57,43 +52,10 @@ fn of_other_tools(text: &str) -> Result<Vec<Summary>, String> {
     })
 }
 
-/// A line on standard error that counts the reports read, where standard error is a terminal.
-struct Progress {
-    is_terminal: bool,
-    /// Time of the next update; the first comes after one period, so a short import shows no line.
-    due: Cell<Instant>,
-    is_shown: Cell<bool>,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self {
-            is_terminal: std::io::stderr().is_terminal(),
-            due: Cell::new(Instant::now() + PROGRESS_EVERY),
-            is_shown: Cell::new(false),
-        }
-    }
-
-    fn show(&self, read: u64) {
-        if !self.is_terminal || Instant::now() < self.due.get() {
-            return;
-        }
-        self.due.set(Instant::now() + PROGRESS_EVERY);
-        self.is_shown.set(true);
-        let _ = write!(std::io::stderr(), "\r\x1b[K{read} reports read");
-    }
-
-    fn clear(&self) {
-        if self.is_shown.get() {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
 /// Imports the reports. The exit code is 1 if a report was refused.
 pub(super) fn run(global: &Global, args: &ImportArgs) -> Result<ExitCode, Failure> {
     let mut archive = args.place.create()?;
-    let progress = Progress::new();
+    let progress = Progress::new("reports read");
     let done =
         archive.import(&args.places, &args.set, &of_other_tools, &|read| progress.show(read));
     progress.clear();

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use skopos_term::Failure;
 use skopos_term::Global;
 
-pub(crate) use place::{Place, Selection, create, failure, no_class};
+pub(crate) use place::{Place, Selection, create, failure, no_class, read};
 pub(crate) use stats::known as known_resource;
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ enum ArchiveVerb {
         before_help = "Example: skopos archive stats make --where 'memory>1GiB' --svg make.svg"
     )]
     Stats(stats::StatsArgs),
-    /// Print the reports, one JSON document a line
+    /// Print the reports with the files of the tasks, one JSON document a line
     #[command(before_help = "Example: skopos archive export --where 'name=make' > make.jsonl")]
     Export(export::ExportArgs),
 }

@@ -47,6 +47,11 @@ pub(crate) fn open(named: Option<PathBuf>) -> Result<Archive, Failure> {
     Archive::open(&place(named)?).map_err(|e| failure(&e))
 }
 
+/// Opens the named archive or the default one, which must exist, for reading.
+pub(crate) fn read(named: Option<PathBuf>) -> Result<Archive, Failure> {
+    Archive::read(&place(named)?).map_err(|e| failure(&e))
+}
+
 fn place(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
     named.or_else(state::archive).ok_or_else(|| {
         Failure::new("the place of the archive is unknown").hint("name it with `--archive FILE`")
@@ -105,7 +110,7 @@ pub(crate) fn failure(e: &Error) -> Failure {
         Error::Missing(_) => {
             failure.hint("`skopos archive import DIR` or `skopos run --archive` creates it")
         }
-        Error::NotAnArchive(_) => failure.hint("name another file with `--archive FILE`"),
+        Error::NotAnArchive(_) => failure.hint("name another file as the archive"),
         Error::Newer { .. } => failure.hint("use the version of Skopos that wrote it"),
         Error::Sql { .. } => failure,
     }

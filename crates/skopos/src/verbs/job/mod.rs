@@ -1,4 +1,5 @@
-//! `skopos job show|compare|export|fetch|tag`: one job, with what was found about it.
+//! `skopos job show|compare|export|fetch|tag`: one job, with what was found about it; `skopos job import`: tasks of an
+//! archive as jobs.
 
 pub(super) mod hub;
 mod found;
@@ -8,6 +9,7 @@ mod compare;
 mod tag;
 mod export;
 mod fetch;
+mod import;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +19,7 @@ use skopos_term::{Failure, Global};
 
 use self::export::Format;
 use self::fetch::FetchArgs;
+use self::import::ImportArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct JobArgs {
@@ -55,6 +58,9 @@ pub(crate) enum JobVerb {
     /// Download jobs as Parquet files, several portions at a time, and verify them
     #[command(before_help = "Example: skopos job fetch 4711 4712 --out jobs")]
     Fetch(FetchArgs),
+    /// Import the tasks of an archive as jobs. A task that the hub has already is not stored again
+    #[command(before_help = "Example: skopos job import tasks.sqlite --where 'set=autumn'")]
+    Import(ImportArgs),
     /// Add words by which the job is found again, or remove them
     #[command(before_help = "Example: skopos job tag 4711 paper=fig3 --remove draft")]
     Tag {
@@ -75,6 +81,7 @@ pub(crate) fn run(global: &Global, args: &JobArgs) -> Result<ExitCode, Failure> 
         JobVerb::Compare { a, b } => compare::run(global, a, b),
         JobVerb::Export { id, format, out } => export::run(global, id, *format, out.as_deref()),
         JobVerb::Fetch(args) => fetch::run(global, args),
+        JobVerb::Import(args) => import::run(global, args),
         JobVerb::Tag { id, tags, remove } => tag::run(global, id, tags, remove),
     }
 }

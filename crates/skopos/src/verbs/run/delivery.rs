@@ -11,15 +11,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use skopos_hub::client::reach;
 use skopos_model::Timestamp;
-use skopos_model::job::{
-    JobEnd, JobLoss, JobRecord, JobStart, JobState, Kind, MAX_DOCUMENT_BYTES, Metrics,
-};
-use skopos_model::task::{ExitType, Files, Limits, Rank, Summary, TaskFiles};
+use skopos_model::job::{JobRecord, JobStart, Kind, MAX_DOCUMENT_BYTES, Metrics};
+use skopos_model::task::{Files, Limits, Rank, Summary, TaskFiles};
 use skopos_rpc::parts::parts;
 use skopos_task::{COLUMNS, Outcome, Row};
 use skopos_term::tell;
 
 use crate::verbs::delivery::{Batch, keeps_jobs, nanos, send_spooled};
+use crate::verbs::task_job::{end_of, loss_of_files};
 
 /// Time that the hub may take for the start. The task waits for it.
 const START_PATIENCE: Duration = Duration::from_secs(3);
@@ -113,17 +112,7 @@ impl Delivery {
             self.add_traces(&mut batch, folder);
         }
         if !self.is_rank {
-            let ended = &summary.ended;
-            let state = match (ended.exit_type, ended.status) {
-                (ExitType::Running | ExitType::Unknown, _) => JobState::Unknown,
-                (ExitType::Limit, _) => state_of_limit(&ended.limits),
-                (ExitType::Normal, Some(0)) => JobState::Completed,
-                _ => JobState::Failed,
-            };
-            let (exit_type, status, signal) = (Some(ended.exit_type), ended.status, ended.signal);
-            let end_seconds = Some(summary.end_seconds);
-            let end = JobEnd { state, exit_type, status, signal, end_seconds, ..JobEnd::default() };
-            self.add(&mut batch, Kind::End, now, &end);
+            self.add(&mut batch, Kind::End, now, &end_of(summary));
         }
         if batch.deliver(&self.dir, END_PATIENCE) {
             send_spooled(&self.dir, END_PATIENCE, SPOOL_TIME);
@@ -172,16 +161,7 @@ impl Delivery {
             most /= 2;
         };
         self.add_content(batch, Kind::Files, SystemTime::now(), &content);
-        if kept.files_left_out > 0 {
-            let loss = JobLoss {
-                why: format!(
-                    "of the task's files, only the {} with the most bytes are kept, and the sum of the others",
-                    kept.files.len()
-                ),
-                records: kept.files_left_out,
-                from_seconds: Some(summary.start_seconds),
-                to_seconds: Some(summary.end_seconds),
-            };
+        if let Some(loss) = loss_of_files(summary, &kept) {
             self.add(batch, Kind::Loss, SystemTime::now(), &loss);
         }
     }
@@ -219,16 +199,6 @@ impl Delivery {
         let time = Timestamp::from_nanos(nanos(time));
         let node = self.node.as_str();
         batch.add(&JobRecord { kind, job, generation, node, time, content });
-    }
-}
-
-/// Returns the state of a job that a limit ended. A limit is written as `memory: 5.1 GiB > 4 GiB`.
-fn state_of_limit(limits: &[String]) -> JobState {
-    let is_of = |name: &str| limits.iter().any(|limit| limit.starts_with(name));
-    match () {
-        () if is_of("memory") || is_of("resident_bytes_max") => JobState::OutOfMemory,
-        () if is_of("wall") => JobState::Timeout,
-        () => JobState::Failed,
     }
 }
 

@@ -78,7 +78,10 @@ pub struct Added {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// The hub has all records on its disk.
-    Acknowledged,
+    Acknowledged {
+        /// Number of those that it did not have before.
+        new: u64,
+    },
     /// The hub refuses records for good, and has the others on its disk.
     Refused(String),
     /// The hub does not take the batch now.
@@ -219,7 +222,7 @@ impl Spool {
                 batch => batch?,
             };
             match send(&batch) {
-                Sent::Acknowledged => {
+                Sent::Acknowledged { .. } => {
                     delivered.records += batch.records.len() as u64;
                     self.remove(&file.name.text())?;
                 }

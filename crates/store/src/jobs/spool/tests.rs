@@ -35,9 +35,13 @@ fn sent(spool: &Spool) -> (Vec<SpooledBatch>, Delivered) {
     let mut all = Vec::new();
     let delivered = spool.deliver(&mut |batch| {
         all.push(batch.clone());
-        Sent::Acknowledged
+        acknowledged()
     });
     (all, delivered.expect("delivered"))
+}
+
+fn acknowledged() -> Sent {
+    Sent::Acknowledged { new: 1 }
 }
 
 fn kinds(batch: &SpooledBatch) -> Vec<(i64, Kind)> {
@@ -71,7 +75,7 @@ fn batches_are_sent_in_their_order_until_they_are_acknowledged() {
     assert_eq!(spool.len().expect("listed"), 2);
     // Two processes do not send at the same time.
     let inside = spool
-        .deliver(&mut |_| Sent::Later(format!("{:?}", spool.deliver(&mut |_| Sent::Acknowledged))));
+        .deliver(&mut |_| Sent::Later(format!("{:?}", spool.deliver(&mut |_| acknowledged()))));
     let inside = inside.expect("tried").waiting.expect("nothing was sent");
     assert!(inside.contains("another process sends them"), "{inside}");
     let (all, delivered) = sent(&spool);
@@ -95,7 +99,7 @@ fn a_batch_that_is_damaged_or_refused_is_moved_aside_and_named() {
     std::fs::write(&path, bytes).expect("written");
     let delivered = spool.deliver(&mut |batch| match batch.producer.as_str() {
         "run/2" => Sent::Refused("the job belongs to another user".to_owned()),
-        _ => Sent::Acknowledged,
+        _ => acknowledged(),
     });
     let delivered = delivered.expect("delivered");
     let why: Vec<&str> = delivered.aside.iter().map(|damage| damage.why.as_str()).collect();
@@ -282,7 +286,7 @@ fn crash_run(seed: u64) {
                         return Sent::Later("the connection is gone".to_owned());
                     }
                     left -= 1;
-                    Sent::Acknowledged
+                    acknowledged()
                 });
                 let aside = result.map(|delivered| delivered.aside).unwrap_or_default();
                 assert_eq!(aside, [], "seed {seed}");
@@ -298,7 +302,7 @@ fn crash_run(seed: u64) {
     disk.crash();
     let delivered = spool.deliver(&mut |batch| {
         hub.store(batch);
-        Sent::Acknowledged
+        acknowledged()
     });
     assert_eq!(delivered.expect("delivered").waiting, None, "seed {seed}");
     let none = Vec::new();
