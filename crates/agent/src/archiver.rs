@@ -28,7 +28,7 @@ const WRITE_EVERY: Duration = Duration::from_secs(1);
 /// Time between two syncs: a power failure loses at most this much.
 const SYNC_EVERY: Duration = Duration::from_secs(30);
 
-/// Time between two searches for parts to seal or remove.
+/// Time between two searches for files to seal, merge or remove.
 const CHORES_EVERY: Duration = Duration::from_secs(60);
 
 /// Time between two publications of the archiver's own facts.
@@ -227,7 +227,7 @@ impl Archive {
         fullest
     }
 
-    /// Seals and removes parts on another thread, unless it still runs.
+    /// Seals, merges and removes files on another thread, unless it still runs.
     fn do_chores(&mut self) {
         if self.chores.is_some() {
             return;
@@ -247,10 +247,11 @@ impl Archive {
         };
         self.chores = None;
         match result {
-            Ok(Ok(Report { parts, bytes, quarantined, damaged, errors })) => {
+            Ok(Ok(Report { parts, bytes, quarantined, damaged, errors, merges })) => {
                 let counts = &mut self.counts;
                 (counts.parts, counts.size_bytes, counts.quarantined) = (parts, bytes, quarantined);
                 counts.errors += errors.len() as u64;
+                counts.merges += merges;
                 self.note(&damaged);
             }
             // The thread panicked, if it sent nothing. The next chores begin anew.

@@ -16,7 +16,8 @@ use crate::topic_filter::TopicFilter;
 /// The rows and columns that a statement needs of a table.
 ///
 /// The conditions come from the statement's `WHERE`. Each of them may only leave out rows that the
-/// statement does not need, so a table may ignore any of them.
+/// statement does not need, so a table may ignore any of them, except those on its
+/// [exact](crate::Table::exact) columns.
 #[derive(Clone, Debug)]
 pub struct Scan {
     pub(crate) columns: Vec<usize>,

@@ -63,12 +63,19 @@ pub trait Table: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the rows that `scan` asks for, with the columns that it asks for.
     ///
-    /// The engine applies every condition of the statement again, so a table may return more rows than
-    /// asked for, and never fewer.
+    /// The engine applies every condition of the statement again, except those on [`exact`](Self::exact)
+    /// columns, so a table may return more rows than asked for, and never fewer.
     ///
     /// # Errors
     /// The rows cannot be read.
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError>;
+
+    /// Returns the columns for which every scan applies [`Scan::equals`] and [`Scan::times`] exactly: it returns no row with
+    /// another value or `NULL` there. Conditions that these two tell wholly are not applied again, so the
+    /// [limit](Scan::limit) of a statement with no other conditions reaches the scan.
+    fn exact(&self) -> &[&str] {
+        &[]
+    }
 
     /// Returns the column by which every scan sorts its rows, the greatest value first and `NULL` last; `None` if it does not
     /// sort them. A statement with `ORDER BY column DESC NULLS LAST` and a `LIMIT` then reads no more rows than it needs.

@@ -9,7 +9,7 @@ use skopos_shm::Vertex;
 use skopos_shm::{Publisher, VertexSpec, VertexWriter, now};
 
 use crate::names::HISTORY_NAME;
-use skopos_store::history::Damage;
+use skopos_store::history::{Damage, Merges};
 use skopos_term::Failure;
 
 /// Largest number of vertices: room for all of its facts.
@@ -27,12 +27,13 @@ pub(super) struct Counts {
     pub quarantined: u64,
     pub parts: u64,
     pub size_bytes: u64,
+    pub merges: Merges,
 }
 
 /// The vertices of the archiver's facts.
 pub(super) struct Facts {
     publisher: Publisher,
-    numbers: [VertexWriter; 9],
+    numbers: [VertexWriter; 13],
     folder: VertexWriter,
     damage: VertexWriter,
 }
@@ -40,7 +41,8 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) fn new(dir: &Path, node: &str) -> Result<Self, Failure> {
         use schema::self_history::{
-            DAMAGE, DAMAGED_TOTAL, ERRORS_TOTAL, FOLDER, LOST_TOTAL, PARTS, QUARANTINED,
+            DAMAGE, DAMAGED_TOTAL, ERRORS_TOTAL, FOLDER, LOST_TOTAL, MERGE_FAILURES_TOTAL,
+            MERGE_READ_BYTES_TOTAL, MERGE_WRITTEN_BYTES_TOTAL, MERGES_TOTAL, PARTS, QUARANTINED,
             REFUSED_TOTAL, SAMPLES_TOTAL, SIZE_BYTES, TORN_BYTES,
         };
         let publisher = Publisher::builder(HISTORY_NAME).dir(dir).node(node);
@@ -61,6 +63,10 @@ impl Facts {
             register(&QUARANTINED)?,
             register(&PARTS)?,
             register(&SIZE_BYTES)?,
+            register(&MERGES_TOTAL)?,
+            register(&MERGE_FAILURES_TOTAL)?,
+            register(&MERGE_READ_BYTES_TOTAL)?,
+            register(&MERGE_WRITTEN_BYTES_TOTAL)?,
         ];
         let (folder, damage) = (register(&FOLDER)?, register(&DAMAGE)?);
         Ok(Self { publisher, numbers, folder, damage })
@@ -82,9 +88,23 @@ impl Facts {
 
     pub(super) fn publish(&self, counts: &Counts) {
         let Counts { samples, lost, refused, errors, torn_bytes, .. } = *counts;
-        let Counts { damaged, quarantined, parts, size_bytes, .. } = *counts;
-        let values =
-            [samples, lost, refused, errors, torn_bytes, damaged, quarantined, parts, size_bytes];
+        let Counts { damaged, quarantined, parts, size_bytes, merges, .. } = *counts;
+        let Merges { done, failed, read_bytes, written_bytes } = merges;
+        let values = [
+            samples,
+            lost,
+            refused,
+            errors,
+            torn_bytes,
+            damaged,
+            quarantined,
+            parts,
+            size_bytes,
+            done,
+            failed,
+            read_bytes,
+            written_bytes,
+        ];
         let time = now();
         for (writer, value) in self.numbers.iter().zip(values) {
             // Fails after a step back of the clock; a later publication succeeds.

@@ -85,6 +85,10 @@ impl Table for JobSpans {
         Ok(Rows::each(Noted { batches, reading }))
     }
 
+    fn exact(&self) -> &[&str] {
+        &["job", "request", "side", "callpath", "started_at"]
+    }
+
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
         Fingerprint::Unknown
     }

@@ -34,6 +34,8 @@ const SORTED_BY: &str = "started_at";
 pub(super) struct JobsTable {
     place: Arc<JobsPlace>,
     columns: Vec<Column>,
+    /// Names of the columns whose conditions [`fits`] applies.
+    exact: Vec<&'static str>,
 }
 
 /// The value of a column in a row.
@@ -133,7 +135,9 @@ impl JobsTable {
             Column::number(resource.name, unit, resource.help)
         }));
         columns.extend(OF_ENTRIES.iter().map(|(name, _, help)| Column::text(*name, *help)));
-        Self { place, columns }
+        let is_exact = |(_, of, _): &&(&str, Of, &str)| !matches!(of, Of::Integer(_));
+        let exact = COLUMNS.iter().filter(is_exact).map(|(name, ..)| *name).collect();
+        Self { place, columns, exact }
     }
 }
 
@@ -172,6 +176,10 @@ impl Table for JobsTable {
 
     fn latest_first(&self) -> Option<&str> {
         Some(SORTED_BY)
+    }
+
+    fn exact(&self) -> &[&str] {
+        &self.exact
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
@@ -290,29 +298,51 @@ impl Iterator for Pages {
 }
 
 impl Pages {
-    /// Reads the next page: the number of its jobs, the place after it, and all columns.
+    /// Reads the next page: the number of its jobs, the place after it, and all columns of the jobs that fit.
     fn page(&self) -> Result<(usize, Option<Cursor>, Vec<ArrayRef>), BoxError> {
         let caller: &Caller = self.scan.caller();
         let filter = self.filter.clone();
         if !self.needs_entries {
             let page = self.jobs.search(caller, filter, &self.request)?;
-            let mut columns = arrays(&page.items);
-            let nothing = StringArray::new_null(page.items.len());
+            let (count, mut rows) = (page.items.len(), page.items);
+            rows.retain(|row| fits(row, &self.scan));
+            let mut columns = arrays(&rows);
+            let nothing = StringArray::new_null(rows.len());
             columns.extend(OF_ENTRIES.map(|_| Arc::new(nothing.clone()) as ArrayRef));
-            return Ok((page.items.len(), page.next, columns));
+            return Ok((count, page.next, columns));
         }
         let page = self.jobs.search_entries(caller, filter, &self.request)?;
         let row = |entry: &JobEntry| -> Result<JobRow, BoxError> {
             let row = Stored::of(entry)?.columns.row();
             row.map_err(|(what, text)| format!("the catalogue has an odd {what}: {text}").into())
         };
-        let rows = page.items.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+        let (mut rows, mut entries) = (Vec::new(), Vec::new());
+        for entry in &page.items {
+            let row = row(entry)?;
+            if fits(&row, &self.scan) {
+                rows.push(row);
+                entries.push(entry);
+            }
+        }
         let mut columns = arrays(&rows);
         columns.extend(OF_ENTRIES.map(|(_, text, _)| {
-            Arc::new(page.items.iter().map(|e| Some(text(e))).collect::<StringArray>()) as ArrayRef
+            Arc::new(entries.iter().map(|e| Some(text(e))).collect::<StringArray>()) as ArrayRef
         }));
-        Ok((rows.len(), page.next, columns))
+        Ok((page.items.len(), page.next, columns))
     }
+}
+
+/// Returns true if a job fits the conditions on texts and times, of which the catalogue applies some.
+fn fits(row: &JobRow, scan: &Scan) -> bool {
+    COLUMNS.iter().all(|(name, of, _)| match of {
+        Of::Text(text) => scan
+            .texts(name)
+            .is_none_or(|texts| text(row).is_some_and(|cell| texts.contains(&cell.as_str()))),
+        Of::Time(time) => {
+            scan.times(name).is_none_or(|times| time(row).is_some_and(|time| times.contains(&time)))
+        }
+        Of::Integer(_) => true,
+    })
 }
 
 /// Returns the columns of some jobs that the catalogue has in rows.

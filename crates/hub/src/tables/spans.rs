@@ -84,6 +84,10 @@ impl Table for Spans {
         Ok(Rows::each(batches(folder, scan.clone(), None)?))
     }
 
+    fn exact(&self) -> &[&str] {
+        &["request", "side", "callpath", "started_at"]
+    }
+
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
         Fingerprint::Unknown
     }

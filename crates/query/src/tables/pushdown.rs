@@ -1,7 +1,8 @@
 //! Conditions of a statement that a scan can use: on topics, on times, and equality.
 //!
 //! All of them are only allowed to leave out rows that the statement does not need, so a condition that is
-//! not understood is left out.
+//! not understood is left out. A condition that is [exact](is_exact) need not be applied again, if the table
+//! shows no row that does not fit it.
 
 use std::ops::RangeInclusive;
 
@@ -151,7 +152,51 @@ pub(crate) fn all_equals(filters: &[Expr]) -> Vec<(String, Vec<Literal>)> {
 }
 
 fn equals(filters: &[Expr], column: &str) -> Option<Vec<Literal>> {
-    filters.iter().find_map(|filter| equals_by(filter, column))
+    let each = filters.iter().filter_map(|filter| equals_by(filter, column));
+    // Other constants than texts may be equal in another form.
+    each.reduce(|mut all, more| match are_texts(&all) && are_texts(&more) {
+        true => {
+            all.retain(|text| more.contains(text));
+            all
+        }
+        false => all,
+    })
+}
+
+fn are_texts(literals: &[Literal]) -> bool {
+    literals.iter().all(|literal| literal.as_text().is_some())
+}
+
+/// Returns true if a scan that applies all that it knows of one of these columns applies the whole condition: equality
+/// with texts, or bounds of times that are within the range.
+pub(crate) fn is_exact(filter: &Expr, columns: &[&str]) -> bool {
+    columns.iter().any(|column| is_one_of(filter, column) || is_range(filter, column))
+}
+
+fn is_one_of(filter: &Expr, of: &str) -> bool {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            is_one_of(left, of) && is_one_of(right, of)
+        }
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Eq, .. }) | Expr::InList(_) => {
+            equals_by(filter, of).is_some_and(|literals| are_texts(&literals))
+        }
+        _ => false,
+    }
+}
+
+fn is_range(filter: &Expr, of: &str) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else { return false };
+    let is_bound = |column_side: &Expr, time_side: &Expr| {
+        column(column_side) == Some(of) && time(time_side).is_some()
+    };
+    match op {
+        Operator::And => is_range(left, of) && is_range(right, of),
+        Operator::Eq | Operator::GtEq | Operator::LtEq => {
+            is_bound(left, right) || is_bound(right, left)
+        }
+        _ => false,
+    }
 }
 
 fn equals_by(filter: &Expr, of: &str) -> Option<Vec<Literal>> {
@@ -388,6 +433,8 @@ mod tests {
             (vec![col("class").in_list(vec![lit("a")], true), col("class").not_eq(lit("a"))], None),
             (vec![col("class").eq(col("node"))], None),
             (vec![col("class").eq(lit(3_i64))], Some(vec![Literal::Integer(3)])),
+            (vec![is("a").or(is("b")), is("b").or(is("c"))], both(&["b"])),
+            (vec![is("a"), is("b")], both(&[])),
         ] {
             assert_eq!(equals(&filters, "class"), expected, "{filters:?}");
         }
@@ -396,6 +443,34 @@ mod tests {
         all.sort_by(|a, b| a.0.cmp(&b.0));
         let status = ("status".to_owned(), vec![Literal::Integer(1)]);
         assert_eq!(all, [("class".to_owned(), both(&["a"]).expect("one")), status]);
+    }
+
+    #[test]
+    fn conditions_that_a_scan_knows_as_a_whole_are_exact() {
+        let is = |text: &str| col("class").eq(lit(text));
+        let at = |nanos: i64| lit(ScalarValue::TimestampNanosecond(Some(nanos), None));
+        for (filter, expected) in [
+            (is("a"), true),
+            (lit("a").eq(col("class")).or(is("b")), true),
+            (col("class").in_list(vec![lit("a"), lit("b")], false), true),
+            (col("class").in_list(vec![lit("a")], true), false),
+            (col("class").in_list(vec![lit("a"), lit(ScalarValue::Utf8(None))], false), false),
+            (is("a").and(is("b")), false),
+            (is("a").or(col("other").eq(lit("a"))), false),
+            (col("other").eq(lit("a")), false),
+            (col("class").eq(col("other")), false),
+            (col("class").eq(lit(1_i64)), false),
+            (col("class").gt_eq(lit("a")), false),
+            (col("time").gt_eq(at(5)).and(at(9).gt_eq(col("time"))), true),
+            (col("time").eq(at(5)), true),
+            (col("time").gt(at(5)), false),
+            (col("time").lt(at(5)), false),
+            (col("time").gt_eq(at(5)).or(col("time").lt_eq(at(3))), false),
+            (col("time").gt_eq(lit(ScalarValue::TimestampNanosecond(None, None))), false),
+        ] {
+            assert_eq!(is_exact(&filter, &["class", "time"]), expected, "{filter}");
+            assert!(!is_exact(&filter, &[]), "{filter}");
+        }
     }
 
     #[test]

@@ -59,10 +59,14 @@ impl RegisteredTable {
             equals: pushdown::all_equals(filters),
             numbers: pushdown::all_numbers(filters, &self.schema),
             calls: pushdown::all_calls(filters),
-            // The conditions are applied after the scan, so a limit cannot be applied before.
-            limit: limit.filter(|_| filters.is_empty()),
+            // Conditions that are applied after the scan leave out rows, so a limit cannot be applied before.
+            limit: limit.filter(|_| filters.iter().all(|filter| self.is_exact(filter))),
             context: None,
         })
+    }
+
+    fn is_exact(&self, filter: &Expr) -> bool {
+        pushdown::is_exact(filter, self.table.exact())
     }
 
     /// Returns the order of the rows, if the column that they are sorted by is among the wanted ones.
@@ -117,12 +121,16 @@ impl TableProvider for RegisteredTable {
 
     scan_by_plan!();
 
-    /// A table may return more rows than asked for, so every condition is applied again.
+    /// A table may return more rows than asked for, so every condition is applied again that is not exact.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+        let support = |filter: &&Expr| match self.is_exact(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Inexact,
+        };
+        Ok(filters.iter().map(support).collect())
     }
 }
 

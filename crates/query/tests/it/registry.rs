@@ -19,11 +19,12 @@ use crate::world::{World, ask, block_on, rows};
 const QUEUE: [(&str, &str, i64, i64); 3] =
     [("cpu", "n01", 3, 10), ("cpu", "n02", 0, 20), ("gpu", "n01", 7, 30)];
 
-/// A table that records its scans, and returns all rows under all conditions.
+/// A table that records its scans. It returns all rows under all conditions, except those on its exact columns.
 #[derive(Debug)]
 struct Queue {
     columns: Vec<Column>,
     seen: Seen,
+    exact: &'static [&'static str],
 }
 
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,20 @@ impl Queue {
             Column::time("since", "Time at which the oldest job came"),
             Column::number("estimate", Unit::SECONDS, "Time that the jobs will need"),
         ];
-        Self { columns, seen }
+        Self { columns, seen, exact: &[] }
+    }
+
+    fn fits(&self, scan: &Scan, row: &(&str, &str, i64, i64)) -> bool {
+        let has = |column: &str, cell: &str| match self.exact.contains(&column) {
+            true => scan.texts(column).is_none_or(|texts| texts.contains(&cell)),
+            false => true,
+        };
+        let since = Timestamp::from_nanos(row.3 * 1_000_000_000);
+        let is_then = match self.exact.contains(&"since") {
+            true => scan.times("since").is_none_or(|times| times.contains(&since)),
+            false => true,
+        };
+        has("partition", row.0) && has("node", row.1) && is_then
     }
 }
 
@@ -60,19 +74,25 @@ impl Table for Queue {
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         self.seen.scans.lock().expect("a lock").push(scan.clone());
-        let texts = |of: fn(&(&'static str, &'static str, i64, i64)) -> &'static str| -> ArrayRef {
-            Arc::new(StringArray::from_iter_values(QUEUE.iter().map(of)))
+        let fitting = QUEUE.iter().filter(|row| self.fits(scan, row));
+        let queue: Vec<_> = fitting.take(scan.limit().unwrap_or(usize::MAX)).collect();
+        let texts = |of: fn(&&(&'static str, &'static str, i64, i64)) -> &'static str| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(queue.iter().map(of)))
         };
-        let times = QUEUE.iter().map(|row| Some(row.3 * 1_000_000_000));
-        let estimates = QUEUE.iter().map(|row| Some(row.2 as f64 * 2.5));
+        let times = queue.iter().map(|row| Some(row.3 * 1_000_000_000));
+        let estimates = queue.iter().map(|row| Some(row.2 as f64 * 2.5));
         let all: [ArrayRef; 5] = [
             texts(|row| row.0),
             texts(|row| row.1),
-            Arc::new(Int64Array::from_iter_values(QUEUE.iter().map(|row| row.2))),
+            Arc::new(Int64Array::from_iter_values(queue.iter().map(|row| row.2))),
             Arc::new(times.collect::<TimestampNanosecondArray>().with_timezone("UTC")),
             Arc::new(estimates.collect::<skopos_query::arrow::array::Float64Array>()),
         ];
         Ok(Rows::of(scan.select(&all)?))
+    }
+
+    fn exact(&self) -> &[&str] {
+        self.exact
     }
 
     fn fingerprint(&self, _scan: &Scan) -> Fingerprint {
@@ -186,6 +206,49 @@ fn a_scan_sees_columns_conditions_and_the_limit() {
     let (rows, of) = scan("SELECT partition FROM queue WHERE waiting > 5 LIMIT 2");
     assert_eq!((rows, of.limit()), (vec!["gpu".to_owned()], None), "a limit after a condition");
     assert_eq!(answer(&engine, "SELECT count(*) FROM queue"), ["3"], "a scan without columns");
+}
+
+#[test]
+fn a_limit_reaches_a_scan_that_applies_all_conditions_exactly() {
+    let queue = |exact| {
+        let seen = Seen::default();
+        let table = Queue { exact, ..Queue::new(seen.clone()) };
+        (engine(table), seen)
+    };
+    let (exact, seen) = queue(&["partition", "node", "since"]);
+    let (inexact, _) = queue(&[]);
+    for (condition, limit) in [
+        ("partition = 'cpu'", Some(2)),
+        ("partition IN ('gpu', 'tpu') AND node = 'n01'", Some(2)),
+        ("partition = 'cpu' OR partition = 'gpu'", Some(2)),
+        ("partition = 'cpu' AND partition = 'gpu'", Some(2)),
+        ("(partition = 'cpu' OR partition = 'gpu') AND partition IN ('gpu', 'x')", Some(2)),
+        ("since >= '1970-01-01T00:00:20Z' AND partition = 'cpu'", Some(2)),
+        ("since BETWEEN '1970-01-01T00:00:10Z' AND '1970-01-01T00:00:20Z'", Some(2)),
+        ("since > '1970-01-01T00:00:10Z'", None),
+        ("partition = 'cpu' AND waiting > 1", None),
+        ("partition = 'cpu' OR waiting = 7", None),
+        ("partition <> 'cpu'", None),
+        ("partition LIKE 'g%'", None),
+        ("partition = node", None),
+    ] {
+        let sql = format!("SELECT node, waiting FROM queue WHERE {condition} LIMIT 2");
+        seen.scans.lock().expect("a lock").clear();
+        assert_eq!(answer(&exact, &sql), answer(&inexact, &sql), "{sql}");
+        // A condition that is never true needs no scan.
+        let scans = seen.scans.lock().expect("a lock").clone();
+        assert!(scans.iter().all(|scan| scan.limit() == limit), "{sql}: {scans:?}");
+        let plan_of = |engine| answer(engine, &format!("EXPLAIN {sql}")).join("\n");
+        let is_limited = |plan: &str| {
+            let scan = plan.lines().find(|line| line.contains("TableScan: queue"));
+            scan.is_some_and(|scan| scan.contains("full_filters=") && scan.contains("fetch=2"))
+        };
+        let plan = plan_of(&exact);
+        assert_eq!(is_limited(&plan), limit.is_some() && !scans.is_empty(), "{sql}: {plan}");
+        assert_eq!(plan.contains("FilterExec"), limit.is_none(), "{sql}: {plan}");
+        let plan = plan_of(&inexact);
+        assert!(!is_limited(&plan), "{sql}: {plan}");
+    }
 }
 
 #[test]

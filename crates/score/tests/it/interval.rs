@@ -232,7 +232,7 @@ const NEWS: &str = "
     self: publish_errors counter_resets trace_records_lost trace_failures
     self/anomaly_receiver: malformed kernel_drops
     self/anomaly_reports: failed
-    self/history: lost errors
+    self/history: lost errors merge_failures
     self/int: malformed events_lost datagrams_failed
     self/ioam: send_failed malformed reports_failed
     self/jobs: dropped_reads

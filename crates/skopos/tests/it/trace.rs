@@ -215,6 +215,14 @@ fn an_agent_collects_services_and_sql_has_their_calls() {
     let paths = rows("SELECT name, calls, mean_seconds FROM callpaths ORDER BY depth");
     assert_eq!((&paths[0]["calls"], &paths[1]["name"]), (&5.into(), &"disk_read".into()));
     assert_eq!(rows("SELECT request FROM spans LIMIT 3").as_array().map(Vec::len), Some(3));
+    // The table applies these conditions itself, so the limit reaches it.
+    let targets = "FROM spans WHERE side IN ('target', 'x') AND callpath = 'store_get'";
+    let found = rows(&format!("SELECT side, callpath {targets} LIMIT 3"));
+    let row = serde_json::json!({"side": "target", "callpath": "store_get"});
+    assert_eq!(found, Json::Array(vec![row; 3]));
+    let plan = rows(&format!("EXPLAIN SELECT side {targets} LIMIT 3")).to_string();
+    assert!(plan.contains("fetch=3") && !plan.contains("FilterExec"), "{plan}");
+    assert_eq!(rows(&format!("SELECT count(*) AS n {targets}"))[0]["n"], 5);
     eventually("the agent counts them", || {
         let ran = up.run(&["get", "self/trace_records_total", "--plain"]);
         ran.code == 0 && ran.stdout.contains("20")

@@ -48,6 +48,8 @@ pub struct Chunks {
     /// Rows that were not returned yet.
     wanted: VecDeque<Piece>,
     times: RangeInclusive<i64>,
+    /// Rows that are read at once.
+    at_once: usize,
 }
 
 enum Source {
@@ -76,7 +78,7 @@ impl Chunks {
         times: RangeInclusive<i64>,
     ) -> Self {
         let source = Source::Memory(rows.clone(), with_time(columns, &wanted));
-        Self { source, wanted: wanted.into(), times }
+        Self { source, wanted: wanted.into(), times, at_once: CHUNK_ROWS }
     }
 
     /// Reads a group of a file.
@@ -86,21 +88,28 @@ impl Chunks {
         wanted: Vec<Piece>,
         times: RangeInclusive<i64>,
     ) -> Self {
-        Self { source: Source::File(path.into(), reader), wanted: wanted.into(), times }
+        let source = Source::File(path.into(), reader);
+        Self { source, wanted: wanted.into(), times, at_once: CHUNK_ROWS }
     }
 
     /// Reads nothing.
     pub(super) fn nothing() -> Self {
-        Self { source: Source::Nothing, wanted: VecDeque::new(), times: 0..=0 }
+        let (source, wanted, times) = (Source::Nothing, VecDeque::new(), 0..=0);
+        Self { source, wanted, times, at_once: CHUNK_ROWS }
+    }
+
+    /// Reads so many rows at once, which is not zero: fewer take less memory.
+    pub(super) fn at_once(self, rows: usize) -> Self {
+        Self { at_once: rows, ..self }
     }
 
     fn read(&mut self) -> Result<Chunk, ParquetError> {
         let mut chunk = Chunk::default();
-        while chunk.rows < CHUNK_ROWS
+        while chunk.rows < self.at_once
             && let Some(piece) = self.wanted.front_mut()
         {
             let start = piece.rows.start;
-            let rows = start..piece.rows.end.min(start + CHUNK_ROWS - chunk.rows);
+            let rows = start..piece.rows.end.min(start + self.at_once - chunk.rows);
             piece.rows.start = rows.end;
             let count = rows.len();
             match &mut self.source {

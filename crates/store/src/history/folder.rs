@@ -1,6 +1,6 @@
 //! Reads a folder of history, even while another process writes to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use skopos_model::{Timestamp, unpoisoned};
 
 use super::block::{Block, LogContent};
-use super::listing::{Listing, generation_of, log_name};
+use super::listing::{Listing, generations_of, log_name};
 use super::part::Part;
 use super::seal::PartName;
 use crate::log::{self, Damage, Disk, Error, Losses, NotALog, OsDisk, io_at};
 
-/// The most listings of a folder whose files disappear before they are opened.
+/// The most listings of a folder whose files disappear before they are opened, or that differs in each.
 const ATTEMPTS: usize = 4;
 
 /// A folder of history.
@@ -23,6 +23,8 @@ pub struct Folder {
     disk: Arc<dyn Disk>,
     /// The parts that were opened, and the logs with their lengths when they were read.
     cache: Mutex<HashMap<PathBuf, (u64, Opened)>>,
+    /// The parts and logs of the last listing.
+    listed: Mutex<Option<(Vec<PartName>, Vec<u64>)>>,
 }
 
 /// The stored samples of some times.
@@ -48,7 +50,7 @@ impl Folder {
     }
 
     pub(super) fn on(disk: Arc<dyn Disk>, path: PathBuf) -> Self {
-        Self { path, disk, cache: Mutex::default() }
+        Self { path, disk, cache: Mutex::default(), listed: Mutex::default() }
     }
 
     /// Returns the path of the folder.
@@ -78,40 +80,61 @@ impl Folder {
     /// # Errors
     /// The folder cannot be listed.
     pub fn damaged(&self) -> Result<Vec<Damage>, Error> {
-        let listing = Listing::of(&*self.disk, &self.path)?;
-        Ok(known_damage(&listing, &(i64::MIN..=i64::MAX)))
+        Ok(known_damage(&self.list()?, &(i64::MIN..=i64::MAX)))
+    }
+
+    /// Lists the folder until it has the same files as in the listing before. A listing is not made at once: it may miss a
+    /// part that appears meanwhile, and also the files that this part replaces and that are removed then.
+    fn list(&self) -> Result<Listing, Error> {
+        // Held meanwhile, so that one listing ends before the other begins.
+        let mut listed = unpoisoned(self.listed.lock());
+        let mut listing = Listing::of(&*self.disk, &self.path)?;
+        for _ in 1..ATTEMPTS {
+            let files = Some(listing.files());
+            if *listed == files {
+                break;
+            }
+            *listed = files;
+            listing = Listing::of(&*self.disk, &self.path)?;
+        }
+        Ok(listing)
     }
 
     fn try_find(&self, times: &RangeInclusive<i64>) -> Result<Found, Error> {
-        let listing = Listing::of(&*self.disk, &self.path)?;
+        let listing = self.list()?;
         self.evict(&listing);
         let mut damaged = known_damage(&listing, times);
         let mut parts: Vec<(u64, Arc<Part>)> = Vec::new();
-        // Logs that take the place of damaged parts.
-        let mut instead = Vec::new();
-        for (generation, (part, _)) in &listing.parts {
-            if part.from > *times.end() || part.to < *times.start() {
+        // A part has the whole logs of its generations.
+        let is_open = |generation: &&u64| listing.part_of(**generation).is_none();
+        let mut logs: Vec<u64> = listing.logs.keys().filter(is_open).copied().collect();
+        let mut wanted: Vec<PartName> = listing.parts.values().map(|it| it.0.clone()).collect();
+        while let Some(name) = wanted.pop() {
+            if name.from > *times.end() || name.to < *times.start() {
                 continue;
             }
-            match self.part(part) {
-                Ok(part) => parts.push((*generation, part)),
+            match self.part(&name) {
+                Ok(part) => parts.push((name.first, part)),
                 Err(e) if !e.is_damage() => return Err(e),
-                // It has the same samples, and was not removed yet.
-                Err(_) if listing.logs.contains_key(generation) => instead.push(*generation),
-                Err(e) => damaged.push(Damage { file: part.file_name(), why: e.why() }),
+                Err(e) => {
+                    let (older, instead) = listing.instead_of(&name);
+                    let found: u64 = older.iter().map(PartName::count).sum();
+                    if found + (instead.len() as u64) < name.count() {
+                        damaged.push(Damage { file: name.file_name(), why: e.why() });
+                    }
+                    wanted.extend(older);
+                    logs.extend(instead);
+                }
             }
         }
         let newest = listing.last();
-        for (generation, bytes) in &listing.logs {
-            // A part has the whole log of its generation.
-            if listing.parts.contains_key(generation) && !instead.contains(generation) {
-                continue;
-            }
-            let of_log = |why: String| Damage { file: log_name(*generation), why };
-            match self.log(*generation, *bytes) {
+        for generation in logs {
+            let of_log = |why: String| Damage { file: log_name(generation), why };
+            let bytes = listing.logs.get(&generation).copied().unwrap_or(0);
+            match self.log(generation, bytes) {
                 Ok(Opened { part, losses }) => {
-                    parts.push((*generation, part));
-                    let is_open = newest == Some(*generation);
+                    parts.push((generation, part));
+                    let is_open = newest == Some(generation);
                     damaged.extend(describe(&losses, is_open).map(of_log));
                 }
                 Err(e) if e.is_damage() => damaged.push(of_log(e.why())),
@@ -141,18 +164,15 @@ impl Folder {
         self.opened(self.path.join(log_name(generation)), bytes, open)
     }
 
-    /// Evicts files that were removed or sealed.
+    /// Evicts files that were removed, sealed or merged.
     fn evict(&self, listing: &Listing) {
         let mut cache = unpoisoned(self.cache.lock());
         if cache.len() > listing.parts.len() + listing.logs.len() {
+            let parts = listing.parts.values().map(|(part, _)| part.file_name());
+            let logs = listing.logs.keys().map(|generation| log_name(*generation));
+            let names: HashSet<String> = parts.chain(logs).collect();
             let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
-            cache.retain(|path, _| {
-                let name = name(path).unwrap_or_default();
-                generation_of(&name).is_some_and(|generation| {
-                    listing.logs.contains_key(&generation)
-                        || listing.parts.get(&generation).is_some_and(|p| p.0.file_name() == name)
-                })
-            });
+            cache.retain(|path, _| name(path).is_some_and(|name| names.contains(&name)));
         }
     }
 
@@ -202,9 +222,9 @@ pub(super) fn describe(losses: &Losses, is_open: bool) -> Option<String> {
 /// Returns the damage that names alone show, of files that may have had samples of these times.
 fn known_damage(listing: &Listing, times: &RangeInclusive<i64>) -> Vec<Damage> {
     let aside = listing.quarantined.iter().filter(|file| {
-        match (PartName::parse(&file.name), generation_of(&file.name)) {
+        match (PartName::parse(&file.name), generations_of(&file.name)) {
             (Some(part), _) => part.from <= *times.end() && part.to >= *times.start(),
-            (None, Some(generation)) => listing.may_overlap(generation, times),
+            (None, Some(log)) => listing.may_overlap(*log.start(), times),
             (None, None) => true,
         }
     });

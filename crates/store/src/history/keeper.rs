@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use skopos_model::{MAX_STRUCTURED_BYTES, Sample, Timestamp};
 
-use super::chores::Chores;
+use super::chores::{Chores, Progress};
 use super::codec;
 use super::folder::{Folder, read_log};
 use super::limits::Limits;
@@ -44,8 +43,7 @@ pub struct Keeper {
     has_lost: bool,
     /// The content of the sample that is pushed.
     content: Vec<u8>,
-    /// The first generation that the next chores check.
-    next_check: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     /// Length of the torn tail that `open` cut off.
     torn_bytes: u64,
 }
@@ -103,7 +101,7 @@ impl Keeper {
         let last = listing.last();
         // A log that has a part is closed: the process ended before its chores removed the log.
         let is_open =
-            |last: &u64| listing.logs.contains_key(last) && !listing.parts.contains_key(last);
+            |last: &u64| listing.logs.contains_key(last) && listing.part_of(*last).is_none();
         let resumed = match last.filter(is_open) {
             Some(generation) => resume(&disk, folder, generation, now)?,
             None => None,
@@ -132,7 +130,7 @@ impl Keeper {
             acknowledged: [0; 2],
             has_lost: false,
             content: Vec::new(),
-            next_check: Arc::default(),
+            progress: Arc::default(),
             torn_bytes,
         })
     }
@@ -272,7 +270,7 @@ impl Keeper {
     /// Returns the work beside pushing samples. It takes longer, and may run on another thread.
     pub fn chores(&self) -> Chores {
         let (disk, lock) = (self.disk.clone(), self.lock.clone());
-        let state = (self.generation, self.next_check.clone());
+        let state = (self.generation, self.progress.clone());
         Chores::new(disk, lock, self.folder.clone(), self.limits, state)
     }
 }

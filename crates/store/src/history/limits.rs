@@ -1,5 +1,9 @@
 use std::time::Duration;
 
+/// Time that one step of the clock counts for, at most: a clock that is set years ahead must not make all history old. It is
+/// longer than a part is without a sample on a node that runs. After a node was off for longer, its parts stay longer.
+pub(super) const MAX_STEP: Duration = Duration::from_secs(86_400);
+
 /// Limits of a folder of history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -1,6 +1,7 @@
 //! History on disk: published samples, within limits of size and age.
 //!
 //! ```text
+//!                                           ┌─ merged ─┐
 //! samples ─▶ Keeper ─▶ log-N ─ sealed ─▶ part-N-FROM-TO.parquet ─ over a limit ─▶ removed
 //!                        └───────┬───────────────┘
 //!                             Folder ─▶ Parts ─▶ chunks of columns
@@ -11,7 +12,7 @@
 //!
 //! # Invariants
 //! - A committed sample exists exactly once, whenever and however the process ends: a part with its final name has the
-//!   whole log of its generation.
+//!   whole logs of its generations. Of two parts with the same generation, the one with more generations counts.
 //! - A reader needs no lock. If a file disappears after the reader listed the folder, it lists again.
 //! - Parts never change. Their names alone give their times.
 //! - Every byte of a part is checked when it is read. A damaged file costs at most itself, and is named.
@@ -31,13 +32,19 @@ mod part;
 mod listing;
 mod folder;
 mod limits;
+mod due;
+mod merge;
 mod chores;
 mod keeper;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod merge_tests;
 
 pub use block::Stretch;
-pub use chores::{Chores, Report};
+pub use chores::{Chores, Merges, Report};
 pub use chunks::{Chunk, Chunks, Run};
 pub use column::Column;
 pub use folder::{Folder, Found};

@@ -92,14 +92,14 @@ impl Part {
         Ok(Self { stretches, rows, data: Data::File(Box::new(sealed)) })
     }
 
-    /// Checks all bytes of its file.
+    /// Checks all bytes of a sealed part.
     ///
     /// # Errors
     /// The file is damaged, or it cannot be read.
-    pub(super) fn check(&self) -> Result<(), Error> {
-        match &self.data {
+    pub(super) fn verify(disk: &dyn Disk, path: &Path) -> Result<(), Error> {
+        match Self::open_on(disk, path)?.data {
             Data::Memory(_) => Ok(()),
-            Data::File(sealed) => sealed.blocks.check().map_err(|e| failed(&sealed.path, e)),
+            Data::File(sealed) => sealed.blocks.check().map_err(|e| failed(path, e)),
         }
     }
 

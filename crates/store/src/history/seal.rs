@@ -1,7 +1,8 @@
 //! Writes parts: Parquet files that are complete or absent.
 //!
 //! # Layout
-//! The name is `part-GENERATION-FROM-TO-TAIL-SUM.parquet`: times in nanoseconds of UNIX time, then the length of
+//! The name is `part-GENERATIONS-FROM-TO-TAIL-SUM.parquet`: a generation, or `FIRST..LAST` of a part that was merged from
+//! those of several generations, times in nanoseconds of UNIX time, then the length of
 //! the tail and its checksum (see `sealed`) in hexadecimal. The columns, which any reader of Parquet can use, are
 //! `node`, `topic`, `time`, `value`, `integer` (where `value` is not exact), `origin` (0 measured, 1 predicted, 2
 //! unknown), `bound` and `text`, sorted by topic, then time. The key `skopos.series` of the
@@ -10,7 +11,7 @@
 //! finds the rows of a topic there, without reading a column of texts.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::ColumnPath;
+use skopos_model::Timestamp;
 
 use super::block::Stretch;
 use super::column::{Column, schema};
@@ -33,14 +35,20 @@ use crate::sealed::{self, SummedWriter, unwritten};
 /// megabytes of memory.
 const GROUP_ROWS: usize = 131_072;
 
+/// Bytes of texts after which a row group ends before it has all of its rows. Texts of as many rows could have half a
+/// gigabyte, and a writer has a group in memory.
+const GROUP_TEXT_BYTES: usize = 4 << 20;
+
 /// Rows of a page: the least that is read for one topic.
 const PAGE_ROWS: usize = 16_384;
 
 /// The name of a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PartName {
-    /// Generation of its log. Two parts of one folder never have the same.
-    pub(super) generation: u64,
+    /// Generation of the first log that it has.
+    pub(super) first: u64,
+    /// Generation of the last one: a later one if the part was merged.
+    pub(super) last: u64,
     pub(super) from: i64,
     pub(super) to: i64,
     /// Length of its tail in bytes.
@@ -52,22 +60,59 @@ pub(super) struct PartName {
 impl PartName {
     pub(super) fn parse(name: &str) -> Option<Self> {
         let mut words = name.strip_prefix("part-")?.strip_suffix(".parquet")?.split('-');
-        let generation = words.next()?.parse().ok()?;
+        let generations = words.next()?;
+        let (first, last) = match generations.split_once("..") {
+            Some((first, last)) => (first.parse().ok()?, last.parse().ok()?),
+            None => (generations.parse().ok()?, generations.parse().ok()?),
+        };
         let (from, to) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let tail = u64::from_str_radix(words.next()?, 16).ok()?;
         let sum = u32::from_str_radix(words.next()?, 16).ok()?;
-        words.next().is_none().then_some(Self { generation, from, to, tail, sum })
+        let part = Self { first, last, from, to, tail, sum };
+        // A file with a number in another form is not found by its parsed name.
+        (first <= last && part.file_name() == name).then_some(part)
     }
 
     pub(super) fn file_name(&self) -> String {
-        let Self { generation, from, to, tail, sum } = self;
-        format!("part-{generation:08}-{from}-{to}-{tail:x}-{sum:08x}.parquet")
+        let Self { from, to, tail, sum, .. } = self;
+        let generations = written(&self.generations());
+        format!("part-{generations}-{from}-{to}-{tail:x}-{sum:08x}.parquet")
+    }
+
+    /// Returns the generations of the logs that it has.
+    pub(super) fn generations(&self) -> RangeInclusive<u64> {
+        self.first..=self.last
+    }
+
+    /// Returns the number of these generations.
+    pub(super) fn count(&self) -> u64 {
+        (self.last - self.first).saturating_add(1)
+    }
+
+    /// Returns true if it has every generation of `other`.
+    pub(super) fn contains(&self, other: &Self) -> bool {
+        self.first <= other.first && other.last <= self.last
     }
 
     /// Returns the bytes of the name that its checksum covers.
     pub(super) fn covered(&self) -> Vec<u8> {
-        let times = [self.from.to_le_bytes(), self.to.to_le_bytes()].concat();
-        [&self.generation.to_le_bytes(), &times[..], &self.tail.to_le_bytes()].concat()
+        let mut bytes = self.first.to_le_bytes().to_vec();
+        if self.last > self.first {
+            bytes.extend(self.last.to_le_bytes());
+        }
+        for field in [self.from.to_le_bytes(), self.to.to_le_bytes(), self.tail.to_le_bytes()] {
+            bytes.extend(field);
+        }
+        bytes
+    }
+}
+
+/// Returns generations as the name of a part has them.
+fn written(generations: &RangeInclusive<u64>) -> String {
+    let (first, last) = (generations.start(), generations.end());
+    match first == last {
+        true => format!("{first:08}"),
+        false => format!("{first:08}..{last:08}"),
     }
 }
 
@@ -76,12 +121,14 @@ pub struct Sealer {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     temporary: PathBuf,
-    generation: u64,
+    generations: RangeInclusive<u64>,
     writer: SerializedFileWriter<SummedWriter>,
     stretches: Vec<Stretch>,
     rows: u64,
     /// Rows that are not in a group yet: the last ones.
     waiting: Samples,
+    /// Bytes of their texts.
+    text_bytes: usize,
 }
 
 impl Sealer {
@@ -90,11 +137,15 @@ impl Sealer {
     /// # Errors
     /// The file cannot be created.
     pub fn new(folder: &Path, generation: u64) -> Result<Self, Error> {
-        Self::on(Arc::new(OsDisk), folder, generation)
+        Self::on(Arc::new(OsDisk), folder, generation..=generation)
     }
 
-    pub(super) fn on(disk: Arc<dyn Disk>, folder: &Path, generation: u64) -> Result<Self, Error> {
-        let temporary = folder.join(format!("part-{generation:08}.tmp"));
+    pub(super) fn on(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        generations: RangeInclusive<u64>,
+    ) -> Result<Self, Error> {
+        let temporary = folder.join(format!("part-{}.tmp", written(&generations)));
         match disk.remove(&temporary) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 return Err(io_at(&temporary, "it cannot be removed")(e));
@@ -109,11 +160,22 @@ impl Sealer {
             disk,
             folder: folder.to_path_buf(),
             temporary,
-            generation,
+            generations,
             stretches: Vec::new(),
             rows: 0,
             waiting: Samples::default(),
+            text_bytes: 0,
         })
+    }
+
+    /// Returns the path of the file before it has its name.
+    pub(super) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Returns the number of rows that were appended.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
     }
 
     /// Appends a series. Its topic must not sort before that of the previous series.
@@ -121,14 +183,39 @@ impl Sealer {
     /// # Errors
     /// The file cannot be written.
     pub fn push(&mut self, series: Series, samples: Samples) -> Result<(), Error> {
-        self.stretches.extend(Stretch::of(series, &samples, self.rows));
-        self.rows += samples.len() as u64;
-        self.waiting.append(&samples);
-        while self.waiting.len() >= GROUP_ROWS {
+        self.append(&series, &samples, 0..samples.len())
+    }
+
+    /// Appends rows of a series, to the stretch before them if that is of the same series and earlier.
+    pub(super) fn append(
+        &mut self,
+        series: &Series,
+        samples: &Samples,
+        rows: Range<usize>,
+    ) -> Result<(), Error> {
+        let times = &samples.times[rows.clone()];
+        let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(()) };
+        let (first, last) = (Timestamp::from_nanos(*first), Timestamp::from_nanos(*last));
+        let count = rows.len() as u64;
+        match self.stretches.last_mut() {
+            Some(before) if before.last < first && before.series == *series => {
+                before.rows += count;
+                before.last = last;
+            }
+            _ => {
+                let (series, start) = (series.clone(), self.rows);
+                self.stretches.push(Stretch { series, start, rows: count, first, last });
+            }
+        }
+        self.rows += count;
+        self.text_bytes += text_bytes(samples, &rows);
+        self.waiting.append_rows(samples, rows, self.waiting.len(), &Column::ALL);
+        while self.waiting.len() >= GROUP_ROWS || self.text_bytes >= GROUP_TEXT_BYTES {
             let waiting = std::mem::take(&mut self.waiting);
-            self.write(&waiting, 0..GROUP_ROWS)?;
-            let rest = GROUP_ROWS..waiting.len();
-            self.waiting.append_rows(&waiting, rest, 0, &Column::ALL);
+            let count = waiting.len().min(GROUP_ROWS);
+            self.write(&waiting, 0..count)?;
+            self.waiting.append_rows(&waiting, count..waiting.len(), 0, &Column::ALL);
+            self.text_bytes = text_bytes(&self.waiting, &(0..self.waiting.len()));
         }
         Ok(())
     }
@@ -152,12 +239,19 @@ impl Sealer {
     ///
     /// # Errors
     /// The file cannot be written; then there is no part.
-    pub fn finish(mut self) -> Result<PathBuf, Error> {
+    pub fn finish(self) -> Result<PathBuf, Error> {
+        let folder = self.folder.clone();
+        let (name, _) = self.finish_part()?;
+        Ok(folder.join(name.file_name()))
+    }
+
+    /// The same as [`finish`](Self::finish), for the name of the part and its length in bytes.
+    pub(super) fn finish_part(mut self) -> Result<(PartName, u64), Error> {
         let waiting = std::mem::take(&mut self.waiting);
         if !waiting.is_empty() {
             self.write(&waiting, 0..waiting.len())?;
         }
-        let Self { disk, folder, temporary, generation, mut writer, stretches, .. } = self;
+        let Self { disk, folder, temporary, generations, mut writer, stretches, .. } = self;
         writer.flush().map_err(io_at(&temporary, "it cannot be written"))?;
         let sums = writer.inner_mut().begin_tail();
         let list = series_list::write(&stretches);
@@ -165,17 +259,24 @@ impl Sealer {
             writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
         let file = writer.into_inner().map_err(|e| unwritten(&temporary, e))?;
+        let bytes = file.length();
         // Names have no signs. Without samples the range is empty.
         let from = stretches.iter().map(|s| s.first.as_nanos().max(0)).min().unwrap_or(i64::MAX);
         let to = stretches.iter().map(|s| s.last.as_nanos()).max().unwrap_or(0).max(0);
-        let mut name = PartName { generation, from, to, tail: 0, sum: 0 };
+        let (first, last) = generations.into_inner();
+        let mut name = PartName { first, last, from, to, tail: 0, sum: 0 };
         let summed = file.finish(|tail| PartName { tail, ..name.clone() }.covered());
         (name.tail, name.sum) = summed.map_err(io_at(&temporary, "it cannot be written"))?;
         let path = folder.join(name.file_name());
         disk.rename(&temporary, &path).map_err(io_at(&path, "it cannot get its name"))?;
         disk.sync_folder(&folder).map_err(io_at(&folder, "the folder cannot be synced"))?;
-        Ok(path)
+        Ok((name, bytes))
     }
+}
+
+/// Returns the bytes of the texts of some rows.
+fn text_bytes(samples: &Samples, rows: &Range<usize>) -> usize {
+    within(&samples.texts, rows).iter().map(|(_, text)| text.len()).sum()
 }
 
 fn properties() -> WriterProperties {

@@ -54,6 +54,8 @@ type FileId = usize;
 struct State {
     random: Random,
     failures: Failures,
+    /// Changes that are still made, if the program ends after them.
+    left: Option<u64>,
     /// Bytes that fit on the disk.
     space: u64,
     /// A folder that cannot be made, because the disk is full.
@@ -119,6 +121,7 @@ impl SimulatedDisk {
         Self(Arc::new(Mutex::new(State {
             random: Random::new(seed),
             failures: Failures::default(),
+            left: None,
             space: u64::MAX,
             unmade: None,
             files: Vec::new(),
@@ -135,6 +138,16 @@ impl SimulatedDisk {
 
     pub(crate) fn fail(&self, failures: Failures) {
         self.state().failures = failures;
+    }
+
+    /// Makes so many further changes and refuses those after them, as if the program had ended; makes all if `None`.
+    pub(crate) fn stop_after(&self, changes: Option<u64>) {
+        self.state().left = changes;
+    }
+
+    /// Returns true if no change is left of those that [`stop_after`](Self::stop_after) gave.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.state().left == Some(0)
     }
 
     /// Leaves room for so many more bytes.
@@ -219,7 +232,20 @@ impl State {
         self.names.get(path).copied().ok_or_else(|| error(io::ErrorKind::NotFound))
     }
 
+    /// Takes one of the changes that are left.
+    fn spend(&mut self) -> io::Result<()> {
+        match &mut self.left {
+            Some(0) => Err(error(io::ErrorKind::Other)),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     fn change(&mut self, change: Change) -> io::Result<()> {
+        self.spend()?;
         if self.random.once_in(self.failures.names) {
             return Err(error(io::ErrorKind::Other));
         }
@@ -273,6 +299,7 @@ impl Disk for SimulatedDisk {
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         let mut state = self.state();
         let state = &mut *state;
+        state.spend()?;
         if state.random.once_in(state.failures.syncs) {
             return Err(error(io::ErrorKind::Other));
         }
@@ -344,6 +371,7 @@ impl DiskFile for OpenFile {
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let mut state = self.state();
         let state = &mut *state;
+        state.spend()?;
         let is_failure = state.random.once_in(state.failures.writes);
         let is_full = state.used() + bytes.len() as u64 > state.space;
         let mut written = bytes.len();
@@ -364,6 +392,7 @@ impl DiskFile for OpenFile {
     fn cut(&self, length: u64) -> io::Result<()> {
         let mut state = self.state();
         let state = &mut *state;
+        state.spend()?;
         if state.random.once_in(state.failures.writes) {
             return Err(error(io::ErrorKind::Other));
         }
@@ -376,6 +405,7 @@ impl DiskFile for OpenFile {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state();
         let state = &mut *state;
+        state.spend()?;
         let file = &mut state.files[self.1];
         if state.random.once_in(state.failures.syncs) {
             // The kernel marks these pages as clean, so no later sync writes them or reports them.

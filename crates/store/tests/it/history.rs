@@ -8,8 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use skopos_model::{Kind, Origin, Sample, Structured, Timestamp, Topic, Unit, Value, ValueType};
 use skopos_store::history::{
-    Column, Error, Folder, Keeper, Level, Limits, ORIGINS, Part, PushOutcome, Samples, Sealer,
-    Selection, Series, SeriesId,
+    Column, Error, Folder, Keeper, Level, Limits, Merges, ORIGINS, Part, PushOutcome, Samples,
+    Sealer, Selection, Series, SeriesId,
 };
 
 /// A time from which ages can be subtracted.
@@ -132,7 +132,7 @@ fn step() -> impl Strategy<Value = Step> {
         20 => (0..7usize, 1..50i64, 0..10u8).prop_map(|(s, t, v)| Step::Push(s, t, v)),
         3 => Just(Step::Flush),
         1 => Just(Step::Rotate),
-        1 => Just(Step::Seal),
+        3 => Just(Step::Seal),
         1 => Just(Step::Kill),
     ]
 }
@@ -178,6 +178,8 @@ proptest! {
             }
         }
         prop_assert_eq!(&everything(folder.path()), &flushed);
+        // Small parts are merged: eight of about one size never stay.
+        prop_assert!(sizes(folder.path()).len() < 24, "{} parts", sizes(folder.path()).len());
         let node = format!("n{node}/");
         let (from, to, below) = (BEGIN + from, BEGIN + from + long, BEGIN + below);
         let mut expected = flushed;
@@ -230,9 +232,11 @@ fn a_clock_that_is_set_years_ahead_removes_no_history() {
     for number in 0..24 {
         seal(folder.path(), number as u64 + 1, number * hour, 10);
     }
+    // Each part has ten samples, also after it is merged with others.
     let left = |now: i64| {
         let keeper = Keeper::open(folder.path(), Limits::default(), at(now)).expect("opened");
-        keeper.chores().run(at(now)).expect("done").parts
+        assert_eq!(keeper.chores().run(at(now)).expect("done").errors, [""; 0]);
+        everything(folder.path()).values().map(Vec::len).sum::<usize>() / 10
     };
     assert_eq!(left(24 * hour + 10 * year), 24, "the clock is wrong");
     seal(folder.path(), 25, 24 * hour + 10 * year, 10);
@@ -356,6 +360,50 @@ fn a_log_beside_its_part_is_not_read() {
     drop(keeper);
     assert!(!log.exists() && !folder.path().join("part-00000003.tmp").exists());
     assert_eq!(&everything(folder.path()), expected);
+}
+
+#[test]
+fn small_parts_are_merged_and_open_ones_stay_readable() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut keeper, ids) = open(folder.path(), 7, Limits::default());
+    let reader = Folder::new(folder.path());
+    let mut merges = Merges::default();
+    let mut before = None;
+    for round in 0..8i64 {
+        for (number, id) in ids.iter().enumerate() {
+            let sample = sample(round * 10 + 1, number as u8, series(number).value_type);
+            assert_eq!(keeper.push(*id, &sample), PushOutcome::Accepted);
+        }
+        keeper.rotate_now(at(round * 10)).expect("rotated");
+        if round == 7 {
+            before = Some(reader.find(&(at(0)..=at(100))).expect("found"));
+        }
+        merges = keeper.chores().run(at(round * 10)).expect("sealed").merges;
+    }
+    assert_eq!((merges.done, merges.failed), (1, 0));
+    let names: Vec<String> = fs::read_dir(folder.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+        .filter(|name| name.starts_with("part-"))
+        .collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(names[0].starts_with("part-00000001..00000008-"), "{names:?}");
+    let length = fs::metadata(folder.path().join(&names[0])).expect("a part").len();
+    assert_eq!(merges.written_bytes, length);
+    assert!(merges.read_bytes > length, "{merges:?}");
+    let rows = everything(folder.path());
+    assert!(rows.len() == 7 && rows.values().all(|rows| rows.len() == 8), "{rows:?}");
+    let before = before.expect("found").parts;
+    assert_eq!(before.len(), 9, "parts, and logs that are not sealed");
+    let found: u64 = before.iter().map(|part| part.rows()).sum();
+    assert_eq!(found, 7 * 8);
+    for part in before {
+        let stretches = (0..part.stretches().len()).map(|at| (at, i64::MAX)).collect();
+        let selection = Selection { stretches, times: ALL_TIMES };
+        let chunks = part.read(0, &Column::ALL, &selection).expect("its file is removed, and open");
+        let read: usize = chunks.map(|chunk| chunk.expect("rows").rows).sum();
+        assert_eq!(read as u64, part.rows());
+    }
 }
 
 #[test]
