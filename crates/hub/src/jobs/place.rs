@@ -121,7 +121,7 @@ impl JobsPlace {
     }
 
     /// Returns the numbers of the jobs with their metrics, always in the same order; zeros unless they are open.
-    pub fn numbers(&self) -> [(&'static Metric, u64); 15] {
+    pub fn numbers(&self) -> [(&'static Metric, u64); 18] {
         // While they are opened, a database may let this wait.
         let opened = self.opened.try_lock().ok();
         Jobs::numbers(opened.as_deref().and_then(Option::as_deref))

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::counts::Counts;
 use super::replication::Replication;
 use super::signal::Signal;
+use crate::turns::Turns;
 
 /// The state that the threads share.
 pub(super) struct Shared {
@@ -18,6 +19,7 @@ pub(super) struct Shared {
     pub(super) intake: Mutex<Intake>,
     pub(super) lts: Lts,
     pub(super) catalogue: Box<dyn Catalogue>,
+    pub(super) turns: Turns,
     pub(super) signal: Signal,
     pub(super) retention: Retention,
     pub(super) counts: Counts,

@@ -221,6 +221,7 @@ impl Keeper {
             // Records of an earlier epoch came before those of the later one.
             Ok(_) | Err(Refusal::Stale { .. }) => Ok(None),
             Err(Refusal::Full(why)) => Ok(Some(why)),
+            Err(Refusal::Uncommitted) => Ok(Some("too much waits for its disk")),
             Err(_) => Err(TakeError::Invalid("a record that no primary stores")),
         }
     }
