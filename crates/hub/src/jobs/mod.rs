@@ -8,7 +8,8 @@
 //! the caller may read it.
 //!
 //! Read in this order: `batch`, `signal`, `replication`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `stored`,
-//! `turn`, `pushing`, `storing`, `store`, `replicating`, `copies`, `place`, `spooled`, `mds`, `judging`, `columns`, `download`, `reads`.
+//! `turn`, `pushing`, `storing`, `reads`, `copy_of`, `store`,
+//! `replicating`, `copies`, `place`, `spooled`, `mds`, `judging`, `columns`, `download`.
 
 mod batch;
 mod signal;
@@ -23,6 +24,8 @@ mod stored;
 mod turn;
 mod pushing;
 mod storing;
+mod reads;
+mod copy_of;
 mod store;
 mod segments;
 mod replicating;
@@ -36,7 +39,6 @@ mod mds_tests;
 mod judging;
 mod columns;
 mod download;
-mod reads;
 #[cfg(test)]
 mod download_tests;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,20 +22,18 @@ use skopos_store::jobs::{
 };
 use tokio::sync::watch;
 
-use super::counts::Counts;
+use super::copy_of::CopyOf;
 use super::numbers::numbers;
 use super::reads::{Question, ReadEntry, Reading, Reads};
-use super::replication::Replication;
 use super::sealed::OfSite;
 use super::segments::SegmentsPlace;
 use super::shared::{Shared, is_away, now};
-use super::signal::Signal;
 use super::stored::{Session, StoreError, Stored, Visit};
 use super::storing::{Storing, WAIT_EVERY, producer_of};
 use super::threads::Threads;
 use super::turn::{StoreTurn, WaitingBytes};
 use crate::catalogue::{CataloguePlace, visibility};
-use crate::turns::{Turns, block_on};
+use crate::turns::block_on;
 
 /// Age after which jobs are removed, if nothing is configured: two years, so that this year's are compared with last
 /// year's.
@@ -48,9 +46,11 @@ const DEFAULT_BYTES: u64 = 100 << 30;
 #[derive(Debug)]
 pub struct Jobs {
     // Its threads end before the rest is dropped.
-    _threads: Threads,
+    _threads: Option<Threads>,
     pub(super) shared: Arc<Shared>,
-    reads: Reads,
+    reads: Arc<Reads>,
+    /// The hub of which this is a copy, which is only read.
+    copy: Option<CopyOf>,
 }
 
 /// Limits of the storage.
@@ -88,30 +88,31 @@ impl Jobs {
         let catalogue = catalogue.open()?;
         let of_site = OfSite { site, lts: &lts };
         let intake = Intake::open(&folder.join("sts"), limits.intake, &of_site, now())?;
-        let shared = Arc::new(Shared {
-            site: site.to_owned(),
-            intake: Mutex::new(intake),
-            lts,
-            catalogue,
-            // One stream at a time, and one place in the order for each caller.
-            turns: Turns::new(1, 1),
-            signal: Signal::default(),
-            retention: limits.retention,
-            counts: Counts::default(),
-            commits: watch::Sender::default(),
-            reopened: AtomicU64::new(0),
-            awaited: AtomicUsize::new(0),
-            trouble: Mutex::default(),
-            replication: Replication::default(),
-        });
+        let content = (Arc::new(Mutex::new(intake)), Arc::new(lts));
+        let shared = Arc::new(Shared::new(site, content, catalogue, limits.retention));
         let caught_up = shared.catch_up();
         let is_behind = matches!(&caught_up, Err(e) if may_be_away && is_away(&**e));
         if !is_behind {
             caught_up?;
         }
-        let reads = Reads::open(&folder.join("reads"))?;
+        let reads = Arc::new(Reads::open(&folder.join("reads"))?);
         let threads = Threads::start(&shared, is_behind)?;
-        Ok(Self { _threads: threads, shared, reads })
+        Ok(Self { _threads: Some(threads), shared, reads, copy: None })
+    }
+
+    /// Returns the copy of another hub's jobs, which is only read.
+    pub(super) fn of_copy(shared: Arc<Shared>, reads: Arc<Reads>, copy: CopyOf) -> Self {
+        Self { _threads: None, shared, reads, copy: Some(copy) }
+    }
+
+    /// Returns the hub of which this is a copy.
+    pub fn copy_of(&self) -> Option<&str> {
+        self.copy.as_ref().map(|copy| copy.hub.as_str())
+    }
+
+    /// Returns the number of the storage of which this is a copy.
+    pub fn storage(&self) -> Option<u64> {
+        self.copy.as_ref().map(|copy| copy.storage)
     }
 
     /// Stores the records that `each` passes on, with their sequences, in as many turns as they take. They are durable once
@@ -224,7 +225,11 @@ impl Jobs {
         request: &PageRequest,
     ) -> Result<Page<JobRow>, catalogue::Error> {
         let filter = Filter { visibility: visibility(caller), ..filter };
-        self.shared.catalogue.rows(&filter, request)
+        let mut page = self.shared.catalogue.rows(&filter, request)?;
+        if let Some(copy) = &self.copy {
+            page.items.retain(|row| !copy.hides(&row.id));
+        }
+        Ok(page)
     }
 
     /// Returns the same page as [`search`](Self::search), with whole entries.
@@ -238,7 +243,11 @@ impl Jobs {
         request: &PageRequest,
     ) -> Result<Page<JobEntry>, catalogue::Error> {
         let filter = Filter { visibility: visibility(caller), ..filter };
-        self.shared.catalogue.entries(&filter, request)
+        let mut page = self.shared.catalogue.entries(&filter, request)?;
+        if let Some(copy) = &self.copy {
+            page.items.retain(|entry| !copy.hides(&entry.id));
+        }
+        Ok(page)
     }
 
     /// Returns the entry of a job that the caller may read, as it is now; `None` if there is no such job.
@@ -246,10 +255,12 @@ impl Jobs {
     /// # Errors
     /// The catalogue cannot be read.
     pub fn entry(&self, caller: &Caller, id: &JobId) -> Result<Option<JobEntry>, catalogue::Error> {
-        let running = self.shared.intake().job(id).map(|job| job.entry().clone());
-        let known = match running {
-            Some(entry) => Some(entry),
-            None => self.shared.finished(id)?,
+        let known = match &self.copy {
+            Some(copy) => copy.entry(&self.shared, id)?,
+            None => {
+                let running = self.shared.intake().job(id).map(|job| job.entry().clone());
+                running.map_or_else(|| self.shared.finished(id), |entry| Ok(Some(entry)))?
+            }
         };
         let visible = visibility(caller);
         Ok(known.filter(|entry| visible.shows(entry.user(), entry.project())))

@@ -71,11 +71,7 @@ impl<'s> Storing<'s> {
     ///
     /// # Errors
     /// The batch cannot go on.
-    pub(super) fn take(
-        &mut self,
-        sequence: i64,
-        record: JobRecord<'_>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn take(&mut self, sequence: i64, record: JobRecord<'_>) -> Result<(), StoreError> {
         let texts = record.job.len() + record.node.len() + record.content.len();
         self.stream.pass(RECORD_BYTES + texts as u64);
         match self.push(sequence, record) {

@@ -87,23 +87,22 @@ fn a_batch_that_fills_the_room_of_a_commit_leaves_some_to_others() {
     let folder = tempfile::tempdir().expect("a folder");
     let jobs = open(folder.path());
     let (sent, is_done) = (AtomicI64::new(0), AtomicBool::new(false));
+    let store = |at: usize| {
+        let producer = format!("other-{at}");
+        let is_stored = || {
+            let stored = jobs.store(&OWNER, (&producer, 1), |visit| visit(0, record("7", b"[]")));
+            stored.is_ok()
+        };
+        eventually("the storage takes a record beside the flood", is_stored);
+        assert!(jobs.wait_durable(&OWNER, (&producer, 1), 0, PATIENCE), "{producer}");
+    };
+    let store = &store;
     thread::scope(|scope| {
         let done = Done(&is_done);
         scope.spawn(|| flood(&jobs, "flood", &sent, &is_done));
         // A commit writes 16 MiB at most.
         let filled = (15 << 20) / RECORD_BYTES as i64;
         eventually("the flood has begun", || sent.load(Ordering::Relaxed) > filled);
-        let store = |at: usize| {
-            let producer = format!("other-{at}");
-            let is_stored = || {
-                let stored =
-                    jobs.store(&OWNER, (&producer, 1), |visit| visit(0, record("7", b"[]")));
-                stored.is_ok()
-            };
-            eventually("the storage takes a record beside the flood", is_stored);
-            assert!(jobs.wait_durable(&OWNER, (&producer, 1), 0, PATIENCE), "{producer}");
-        };
-        let store = &store;
         let others: Vec<_> = (0..OTHERS).map(|at| scope.spawn(move || store(at))).collect();
         let ended: Vec<_> = others.into_iter().map(|other| other.join().is_ok()).collect();
         drop(done);
@@ -120,6 +119,19 @@ fn each_stream_beside_a_flood_has_its_turn_after_a_bounded_number_of_commits() {
     let sent: [AtomicI64; FLOODS] = Default::default();
     let commits = || *jobs.commits().borrow();
     let commits = &commits;
+    let store = |at: usize| {
+        let producer = format!("other-{at}");
+        let mut came = 0;
+        let stored = jobs.store(&OWNER, (&producer, 1), |visit| {
+            // The turn has come, and is not over yet.
+            came = commits();
+            visit(0, record("7", b"[]"))
+        });
+        assert_eq!(stored.expect("taken at once").accepted, 1);
+        assert!(jobs.wait_durable(&OWNER, (&producer, 1), 0, PATIENCE), "{producer}");
+        came
+    };
+    let store = &store;
     thread::scope(|scope| {
         let done = Done(&is_done);
         let held = block_on(jobs.turn(&OWNER, 0));
@@ -127,23 +139,8 @@ fn each_stream_beside_a_flood_has_its_turn_after_a_bounded_number_of_commits() {
             let (jobs, is_done) = (&jobs, &is_done);
             scope.spawn(move || flood(jobs, &format!("flood-{at}"), sent, is_done));
         }
-        let store = |at: usize| {
-            let producer = format!("other-{at}");
-            let mut came = 0;
-            let stored = jobs.store(&OWNER, (&producer, 1), |visit| {
-                // The turn has come, and is not over yet.
-                came = commits();
-                visit(0, record("7", b"[]"))
-            });
-            assert_eq!(stored.expect("taken at once").accepted, 1);
-            assert!(jobs.wait_durable(&OWNER, (&producer, 1), 0, PATIENCE), "{producer}");
-            came
-        };
-        let store = &store;
         let others: Vec<_> = (0..OTHERS).map(|at| scope.spawn(move || store(at))).collect();
-        eventually("all streams wait", || {
-            jobs.shared.turns.count(&OWNER) == 1 + FLOODS + OTHERS
-        });
+        eventually("all streams wait", || jobs.shared.turns.count(&OWNER) == 1 + FLOODS + OTHERS);
         let before = commits();
         drop(held);
         let ended: Vec<_> = others.into_iter().map(thread::ScopedJoinHandle::join).collect();

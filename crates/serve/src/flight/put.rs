@@ -123,7 +123,7 @@ pub(super) async fn put(
     }
     let address = Address::of(first.as_ref().and_then(|first| first.flight_descriptor.as_ref()))?;
     can_store(&caller)?;
-    if address.level == AckLevel::Replica && !place.has_replica() {
+    if address.level == AckLevel::Replica && place.replica().is_none() {
         return Err(status::with_hint(
             Code::FailedPrecondition,
             "this hub has no replica",
