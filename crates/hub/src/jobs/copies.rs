@@ -171,7 +171,7 @@ impl Copies {
         let stream = open.stream.fetch_add(1, Ordering::Relaxed) + 1;
         let welcome = keeper.begin();
         drop(keeper);
-        // What was listed changes from now on.
+        // The list is one of the time before this stream.
         unpoisoned(open.reading.lock()).list = None;
         Ok((Copy { following: Arc::new(Following { open, stream }) }, welcome))
     }

@@ -85,7 +85,7 @@ fn floods_leave_room_in_the_logs_and_go_on_when_their_records_are_sealed() {
         let stored = flood(&mut intake, floods, &of_flood);
         assert!(stored.iter().max() <= stored.iter().min().map(|it| it + 1).as_ref(), "{stored:?}");
         check_others(&mut intake, 2, &|at, _| format!("job-{at}"));
-        // What it has sent comes again, and is known.
+        // A record that was sent comes again, and is known.
         assert_eq!(offer(&mut intake, ("flood-0", 0), "flood-0"), Ok(PushOutcome::Duplicate));
         let next = stored[0];
         assert!(offer(&mut intake, ("flood-0", next), "flood-0").is_err());
