@@ -1,7 +1,10 @@
 //! Turns: work of a kind that is done at one time, with a part of it for each caller.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 
 use skopos_access::Caller;
 use skopos_model::unpoisoned;
@@ -37,6 +40,12 @@ impl Turns {
         Turn { _own: own, _all: self.all.clone().acquire_owned().await.ok() }
     }
 
+    /// Returns the number of turns of a caller that are taken or waited for.
+    #[cfg(test)]
+    pub(crate) fn count(&self, caller: &Caller) -> usize {
+        unpoisoned(self.by_caller.lock()).get(caller).map_or(0, Weak::strong_count)
+    }
+
     fn of(&self, caller: &Caller) -> Arc<Semaphore> {
         let mut by_caller = unpoisoned(self.by_caller.lock());
         if let Some(turns) = by_caller.get(caller).and_then(Weak::upgrade) {
@@ -46,6 +55,28 @@ impl Turns {
         let turns = Arc::new(Semaphore::new(self.of_a_caller));
         by_caller.insert(caller.clone(), Arc::downgrade(&turns));
         turns
+    }
+}
+
+/// Wakes a thread that waits for a turn.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a turn on a thread without a runtime. Blocks.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
     }
 }
 

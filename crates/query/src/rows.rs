@@ -40,6 +40,12 @@ impl Rows {
         Self(self.0.map(move |batch| batch.and_then(&mut change)).boxed())
     }
 
+    /// Adds the batches of `next` after those of `self`.
+    #[must_use]
+    pub fn chain(self, next: Self) -> Self {
+        Self(self.0.chain(next.0).boxed())
+    }
+
     pub(crate) fn of_stream(batches: BoxStream<'static, Result<RecordBatch, BoxError>>) -> Self {
         Self(batches)
     }

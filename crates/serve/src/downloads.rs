@@ -8,6 +8,9 @@ use skopos_hub::jobs::{OfJob, Wanted};
 /// The version of the messages.
 pub const VERSION: u32 = 1;
 
+/// The location of Flight for the hub that was asked.
+pub const SAME_HUB: &str = "arrow-flight-reuse-connection://?";
+
 /// The command of a descriptor that asks where jobs lie. One of `jobs` and `where` is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

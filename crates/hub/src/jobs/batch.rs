@@ -93,19 +93,20 @@ impl RecordColumns {
         })
     }
 
-    /// Passes each record with its sequence to `visit`, until that returns an error.
+    /// Passes each record from the row `from` on with its sequence to `visit`, until that returns an error.
     ///
     /// # Errors
     /// A row lacks a value or has an unknown kind, or `visit` returned the error.
     pub fn for_each<E: From<BatchError>>(
         &self,
+        from: usize,
         mut visit: impl FnMut(i64, JobRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let sequences = self.sequences.as_primitive::<Int64Type>();
         let times = self.times.as_primitive::<Int64Type>();
         let generations = self.generations.as_ref().map(|all| all.as_primitive::<UInt32Type>());
         let mut content = Vec::new();
-        for row in 0..self.rows {
+        for row in from..self.rows {
             let null = |name| BatchError::Null { name, row };
             let text = |texts: &StringArray, name| match texts.is_valid(row) {
                 true => Ok(row),

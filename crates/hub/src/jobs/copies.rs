@@ -2,26 +2,38 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
 
 use skopos_access::{Action, Caller, Denied, is_segment, may};
 use skopos_model::unpoisoned;
-use skopos_store::jobs::IntakeLimits;
 use skopos_store::jobs::replica::{Keeper, Keeping, Message, Reply, TakeError};
+use skopos_store::jobs::{Intake, IntakeLimits, Lts, Retention, SqliteCatalogue};
+use skopos_term::tell;
 use thiserror::Error;
 
+use super::copy_of::{CopyOf, List};
+use super::reads::Reads;
 use super::replication::random;
-use super::shared::{described, now};
-use super::store::JobsLimits;
+use super::shared::{AnyError, Shared, described, now};
+use super::store::{Jobs, JobsLimits};
+use crate::catalogue::CataloguePlace;
 
 /// The folder of copies, beside that of jobs.
 const FOLDER: &str = "replicas";
 
 /// The most hubs whose jobs are copied here: each has logs of some gigabytes.
 const MAX_COPIES: usize = 8;
+
+/// The folder of the lists of a copy's jobs, in that of the copy.
+const LISTS: &str = "lists";
+
+/// A copy removes what its primary removes, and nothing else.
+const NO_RETENTION: Retention = Retention { max_age: Duration::MAX, max_bytes: u64::MAX };
 
 /// The copies in a folder. Each is opened when its hub connects.
 #[derive(Debug)]
@@ -30,21 +42,54 @@ pub struct Copies {
     site: String,
     limits: IntakeLimits,
     open: Mutex<BTreeMap<String, Arc<OpenCopy>>>,
+    /// Done once the copies of an earlier process are open.
+    opened: Once,
 }
 
 #[derive(Debug)]
 struct OpenCopy {
+    hub: String,
     storage: u64,
+    folder: PathBuf,
+    content: (Arc<Mutex<Intake>>, Arc<Lts>),
     keeper: Mutex<Keeper>,
     /// Number of the latest stream. An earlier one ends.
     stream: AtomicU64,
+    /// Number of the latest stream that has ended.
+    ended: AtomicU64,
+    reading: Mutex<ReadCopy>,
+}
+
+/// The state of a copy that is read.
+#[derive(Debug, Default)]
+struct ReadCopy {
+    /// The log of who has read it.
+    reads: Option<Arc<Reads>>,
+    /// The list of its jobs, while its hub is away.
+    list: Option<Arc<List>>,
+    /// Number of the latest list.
+    number: u64,
+    /// The last warning, which is not printed again as long as it is the same.
+    trouble: Option<String>,
 }
 
 /// The copy of a hub's jobs, for one stream of that hub.
 #[derive(Clone, Debug)]
 pub struct Copy {
+    following: Arc<Following>,
+}
+
+/// A stream of a hub, until it is dropped.
+#[derive(Debug)]
+struct Following {
     open: Arc<OpenCopy>,
     stream: u64,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.open.ended.fetch_max(self.stream, Ordering::Relaxed);
+    }
 }
 
 /// The reason why a copy is not kept.
@@ -69,7 +114,7 @@ impl Copies {
         // the primary takes its records as new ones, and so must the replica.
         let forget_after = limits.intake.forget_after / 2;
         let limits = IntakeLimits { forget_after, ..limits.intake };
-        Self { folder, site: site.to_owned(), limits, open: Mutex::default() }
+        Self { folder, site: site.to_owned(), limits, open: Mutex::default(), opened: Once::new() }
     }
 
     /// Begins a stream of a hub of a site, and returns the first answer. An earlier stream of the hub ends. Blocks.
@@ -91,10 +136,16 @@ impl Copies {
             let why = format!("the hub is one of the site `{site}`, and this one of `{own}`");
             return Err(CopyError::Invalid(why));
         }
+        self.open_all();
         let mut all = unpoisoned(self.open.lock());
         if all.get(hub).is_some_and(|open| open.storage != storage) {
             // It must be compared with the files.
             all.remove(hub);
+        }
+        if all.len() >= MAX_COPIES && !all.contains_key(hub) {
+            // A hub that sends comes before one that is away.
+            let away = all.iter().find(|(_, open)| !open.is_followed()).map(|(hub, _)| hub.clone());
+            away.map(|hub| all.remove(&hub));
         }
         let open = match all.get(hub) {
             Some(open) => open.clone(),
@@ -109,9 +160,8 @@ impl Copies {
                 let failed = |e: &dyn std::error::Error| CopyError::Failed(described(e));
                 let id = random().map_err(|e| failed(&e))?;
                 let keeping = Keeping { site, storage, id };
-                let keeper = Keeper::open(&folder, keeping, self.limits, now());
-                let keeper = Mutex::new(keeper.map_err(|e| failed(&e))?);
-                let open = Arc::new(OpenCopy { storage, keeper, stream: AtomicU64::new(0) });
+                let open = OpenCopy::open(hub, &folder, keeping, self.limits);
+                let open = Arc::new(open.map_err(|e| failed(&*e))?);
                 all.insert(hub.to_owned(), open.clone());
                 open
             }
@@ -121,7 +171,165 @@ impl Copies {
         let stream = open.stream.fetch_add(1, Ordering::Relaxed) + 1;
         let welcome = keeper.begin();
         drop(keeper);
-        Ok((Copy { open, stream }, welcome))
+        // The list is one of the time before this stream.
+        unpoisoned(open.reading.lock()).list = None;
+        Ok((Copy { following: Arc::new(Following { open, stream }) }, welcome))
+    }
+
+    /// Opens the copies that an earlier process has kept.
+    fn open_all(&self) {
+        let Some(folder) = &self.folder else { return };
+        self.opened.call_once(|| {
+            let names = fs::read_dir(folder).into_iter().flatten().flatten();
+            let names = names.filter_map(|file| file.file_name().into_string().ok());
+            let mut all = unpoisoned(self.open.lock());
+            for hub in names.filter(|name| is_segment(name) && !name.starts_with('.')) {
+                if all.len() >= MAX_COPIES {
+                    tell(format!(
+                        "warning: of more than {MAX_COPIES} copies of jobs, some are not read"
+                    ));
+                    break;
+                }
+                match self.kept(&hub, &folder.join(&hub)) {
+                    Ok(open) => all.extend(open.map(|open| (hub, Arc::new(open)))),
+                    Err(e) => {
+                        let why = described(&*e);
+                        tell(format!(
+                            "warning: the copy of the jobs of {hub} cannot be read: {why}"
+                        ));
+                    }
+                }
+            }
+        });
+    }
+
+    /// Opens the copy in a folder; `None` if there is none of this site.
+    fn kept(&self, hub: &str, folder: &Path) -> Result<Option<OpenCopy>, AnyError> {
+        let known = Keeper::kept_in(folder)?.filter(|(site, _)| *site == self.site);
+        let Some((site, storage)) = known else { return Ok(None) };
+        let keeping = Keeping { site: &site, storage, id: 0 };
+        OpenCopy::open(hub, folder, keeping, self.limits).map(Some)
+    }
+
+    /// Returns the copies of the hubs that are away, without the jobs that this hub has itself.
+    pub(super) fn shown(&self, own: Option<&Arc<Shared>>) -> Vec<Arc<Jobs>> {
+        self.open_all();
+        let all: Vec<Arc<OpenCopy>> = unpoisoned(self.open.lock()).values().cloned().collect();
+        all.into_iter().filter_map(|open| open.shown(&self.site, own)).collect()
+    }
+
+    /// Returns a copy, in which jobs are found by their ids.
+    ///
+    /// # Errors
+    /// Its log of reads cannot be opened.
+    pub(super) fn any(&self) -> Result<Option<Arc<Jobs>>, AnyError> {
+        self.open_all();
+        let first = unpoisoned(self.open.lock()).values().next().cloned();
+        first.map(|open| open.by_id(&self.site)).transpose()
+    }
+
+    /// Returns the copy of a storage, in which jobs are found by their ids.
+    ///
+    /// # Errors
+    /// Its log of reads cannot be opened.
+    pub(super) fn of_storage(&self, storage: u64) -> Result<Option<Arc<Jobs>>, AnyError> {
+        self.open_all();
+        let found = unpoisoned(self.open.lock()).values().find(|it| it.storage == storage).cloned();
+        found.map(|open| open.by_id(&self.site)).transpose()
+    }
+}
+
+impl OpenCopy {
+    fn open(
+        hub: &str,
+        folder: &Path,
+        keeping: Keeping<'_>,
+        limits: IntakeLimits,
+    ) -> Result<Self, AnyError> {
+        let keeper = Keeper::open(folder, keeping, limits, now())?;
+        match fs::remove_dir_all(folder.join(LISTS)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
+            _ => {}
+        }
+        Ok(Self {
+            hub: hub.to_owned(),
+            storage: keeping.storage,
+            folder: folder.to_path_buf(),
+            content: keeper.content(),
+            keeper: Mutex::new(keeper),
+            stream: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            reading: Mutex::default(),
+        })
+    }
+
+    /// Returns true while the hub sends: then it answers for its jobs itself.
+    fn is_followed(&self) -> bool {
+        self.stream.load(Ordering::Relaxed) > self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Returns the copy with the list of its jobs; `None` if its hub is there or, after a warning, if the list cannot be made.
+    fn shown(&self, site: &str, own: Option<&Arc<Shared>>) -> Option<Arc<Jobs>> {
+        if self.is_followed() {
+            return None;
+        }
+        let mut reading = unpoisoned(self.reading.lock());
+        // A stream that begins drops the list after this lock was released.
+        if self.is_followed() {
+            return None;
+        }
+        let listed = self.listed(&mut reading, site);
+        let trouble = listed.as_ref().err().map(|e| described(&**e));
+        if trouble != reading.trouble {
+            let of = &self.hub;
+            let warn =
+                |why| tell(format!("warning: the copy of the jobs of {of} is not shown: {why}"));
+            trouble.iter().for_each(warn);
+            reading.trouble = trouble;
+        }
+        let (list, reads) = listed.ok()?;
+        let (hub, storage) = (self.hub.clone(), self.storage);
+        let copy = CopyOf { hub, storage, own: own.cloned(), list: Some(list.clone()) };
+        Some(Arc::new(Jobs::of_copy(list.shared.clone(), reads, copy)))
+    }
+
+    fn listed(
+        &self,
+        reading: &mut ReadCopy,
+        site: &str,
+    ) -> Result<(Arc<List>, Arc<Reads>), AnyError> {
+        let reads = self.reads(reading)?;
+        if let Some(list) = &reading.list {
+            return Ok((list.clone(), reads));
+        }
+        reading.number += 1;
+        let folder = self.folder.join(LISTS).join(reading.number.to_string());
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let catalogue = CataloguePlace::new(&folder, None).open()?;
+        let shared = Arc::new(Shared::new(site, self.content.clone(), catalogue, NO_RETENTION));
+        let list = Arc::new(List { shared, folder });
+        list.shared.list_copy()?;
+        reading.list = Some(list.clone());
+        Ok((list, reads))
+    }
+
+    /// Returns the copy, in which jobs are found by their ids.
+    fn by_id(&self, site: &str) -> Result<Arc<Jobs>, AnyError> {
+        let mut reading = unpoisoned(self.reading.lock());
+        let reads = self.reads(&mut reading)?;
+        drop(reading);
+        let catalogue = Box::new(SqliteCatalogue::in_memory()?);
+        let shared = Arc::new(Shared::new(site, self.content.clone(), catalogue, NO_RETENTION));
+        let (hub, storage) = (self.hub.clone(), self.storage);
+        let copy = CopyOf { hub, storage, own: None, list: None };
+        Ok(Arc::new(Jobs::of_copy(shared, reads, copy)))
+    }
+
+    fn reads(&self, reading: &mut ReadCopy) -> Result<Arc<Reads>, AnyError> {
+        if reading.reads.is_none() {
+            reading.reads = Some(Arc::new(Reads::open(&self.folder.join("reads"))?));
+        }
+        reading.reads.clone().ok_or_else(|| "the log of reads is not open".into())
     }
 }
 
@@ -132,8 +340,9 @@ impl Copy {
     /// The stream must end.
     pub fn take(&self, messages: &[Message]) -> Result<Vec<Reply>, CopyError> {
         let failed = |e: &dyn std::error::Error| CopyError::Failed(described(e));
-        let mut keeper = unpoisoned(self.open.keeper.lock());
-        if self.open.stream.load(Ordering::Relaxed) != self.stream {
+        let Following { open, stream } = &*self.following;
+        let mut keeper = unpoisoned(open.keeper.lock());
+        if open.stream.load(Ordering::Relaxed) != *stream {
             return Err(CopyError::Failed("another stream of this hub has begun".to_owned()));
         }
         let mut replies = Vec::new();
@@ -191,6 +400,7 @@ pub fn take_over(jobs: &Path, hub: &str, to: &Path) -> Result<(), TakeOverError>
     let synced = moved.and_then(|()| {
         // It is the storage of another hub from now on.
         let _ = fs::remove_file(to.join("replica"));
+        let _ = fs::remove_dir_all(to.join(LISTS));
         fs::File::open(to)?.sync_all()?;
         fs::File::open(&folder)?.sync_all()?;
         fs::File::open(parent)?.sync_all()

@@ -9,6 +9,12 @@ pub(super) struct Counts {
     pub(super) duplicates: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) delayed: AtomicU64,
+    /// Times that a producer had to wait because it had its share of the room.
+    pub(super) held_back: AtomicU64,
+    /// Turns of streams.
+    pub(super) turns: AtomicU64,
+    /// Bytes of streams that wait for their turns.
+    pub(super) waiting: AtomicU64,
     pub(super) removed_parts: AtomicU64,
 }
 

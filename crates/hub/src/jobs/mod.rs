@@ -7,8 +7,9 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `replication`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`,
-//! `replicating`, `copies`, `place`, `spooled`, `mds`, `judging`, `columns`, `download`, `reads`.
+//! Read in this order: `batch`, `signal`, `replication`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `stored`,
+//! `turn`, `pushing`, `storing`, `reads`, `copy_of`, `store`,
+//! `replicating`, `copies`, `place`, `spooled`, `mds`, `judging`, `columns`, `download`.
 
 mod batch;
 mod signal;
@@ -19,6 +20,12 @@ mod sealed;
 mod numbers;
 mod chores;
 mod threads;
+mod stored;
+mod turn;
+mod pushing;
+mod storing;
+mod reads;
+mod copy_of;
 mod store;
 mod segments;
 mod replicating;
@@ -32,9 +39,10 @@ mod mds_tests;
 mod judging;
 mod columns;
 mod download;
-mod reads;
 #[cfg(test)]
 mod download_tests;
+#[cfg(test)]
+mod turn_tests;
 #[cfg(test)]
 mod tests;
 
@@ -53,4 +61,6 @@ pub use skopos_store::jobs::spool::Sent;
 pub use skopos_store::jobs::{Progress, RecordSum, SegmentFile, StoredRecord, replica};
 pub(crate) use spooled::SpoolTaker;
 pub use spooled::store_batch;
-pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece, Session, StoreError, Stored, Visit};
+pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece};
+pub use stored::{Session, StoreError, Stored, Visit};
+pub use turn::{StoreTurn, WaitingBytes};

@@ -19,7 +19,8 @@ use skopos_term::tell;
 
 use super::place::JobsPlace;
 use super::shared::{described, now};
-use super::store::{Jobs, StoreError};
+use super::store::Jobs;
+use super::stored::StoreError;
 use crate::prometheus::numbers;
 
 /// Facts that are recorded unless others are configured: those that findings read, and what people look for first.

@@ -9,7 +9,7 @@ use super::counts::Counts;
 use super::shared::Shared;
 
 /// Returns the numbers of a storage with their metrics, always in the same order; zeros if none is open.
-pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 15] {
+pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 18] {
     let (shared, dropped_reads) = of.unzip();
     let count = |of: fn(&Counts) -> &AtomicU64| {
         shared.map_or(0, |shared| of(&shared.counts).load(Ordering::Relaxed))
@@ -29,6 +29,9 @@ pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 15
         (&metrics::DUPLICATES_TOTAL, count(|counts| &counts.duplicates)),
         (&metrics::REFUSED_TOTAL, count(|counts| &counts.refused)),
         (&metrics::DELAYED_TOTAL, count(|counts| &counts.delayed)),
+        (&metrics::HELD_BACK_TOTAL, count(|counts| &counts.held_back)),
+        (&metrics::TURNS_TOTAL, count(|counts| &counts.turns)),
+        (&metrics::WAITING_BYTES, count(|counts| &counts.waiting)),
         (&metrics::OPEN, open),
         (&metrics::LOG_BYTES, log_bytes),
         (&metrics::SEGMENTS, segments as u64),

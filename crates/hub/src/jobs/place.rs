@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use skopos_model::job::JobId;
 use skopos_model::schema::Metric;
@@ -12,7 +11,7 @@ use skopos_store::jobs::{SegmentFiles, StoredRecord};
 use thiserror::Error;
 
 use super::copies::Copies;
-use super::replicating::Replicating;
+use super::replicating::{Replicating, known_storage};
 use super::segments::SegmentsPlace;
 use super::shared::described;
 use super::store::{Jobs, JobsLimits};
@@ -38,8 +37,8 @@ pub struct JobsPlace {
     opened: Mutex<Option<Arc<Jobs>>>,
     /// The copies of other hubs' jobs.
     copies: Copies,
-    /// True if these jobs have a replica.
-    has_replica: AtomicBool,
+    /// URL of the replica's listener for Flight, if these jobs have one.
+    replica: OnceLock<String>,
 }
 
 /// The places of what is not in the folder, and the limits.
@@ -90,7 +89,7 @@ impl JobsPlace {
             is_without_hub: false,
             opened,
             copies,
-            has_replica: false.into(),
+            replica: OnceLock::new(),
         }
     }
 
@@ -121,7 +120,7 @@ impl JobsPlace {
     }
 
     /// Returns the numbers of the jobs with their metrics, always in the same order; zeros unless they are open.
-    pub fn numbers(&self) -> [(&'static Metric, u64); 15] {
+    pub fn numbers(&self) -> [(&'static Metric, u64); 18] {
         // While they are opened, a database may let this wait.
         let opened = self.opened.try_lock().ok();
         Jobs::numbers(opened.as_deref().and_then(Option::as_deref))
@@ -137,14 +136,60 @@ impl JobsPlace {
         &self.copies
     }
 
-    /// Notes that these jobs have a replica.
-    pub fn expect_replica(&self) {
-        self.has_replica.store(true, Ordering::Relaxed);
+    /// Returns the place of jobs that are open.
+    pub(crate) fn of(jobs: Arc<Jobs>) -> Self {
+        let place = Self::new(None, jobs.site(), JobsSettings::default());
+        Self { opened: Mutex::new(Some(jobs)), ..place }
     }
 
-    /// Returns true if these jobs have a replica, which may be away.
-    pub fn has_replica(&self) -> bool {
-        self.has_replica.load(Ordering::Relaxed)
+    /// Returns the copies of other hubs' jobs that this hub shows: those of hubs that are away. With a database for several hubs
+    /// it shows none: the database lists the jobs of all.
+    ///
+    /// # Errors
+    /// This hub's own jobs cannot be opened.
+    pub fn shown_copies(&self) -> Result<Vec<Arc<Jobs>>, PlaceError> {
+        if self.is_without_hub || self.settings.database.is_some() {
+            return Ok(Vec::new());
+        }
+        let own = self.get()?;
+        Ok(self.copies.shown(own.as_ref().map(|own| &own.shared)))
+    }
+
+    /// Returns the number of the storage, if a replica keeps a copy of it.
+    pub fn storage(&self) -> Option<u64> {
+        known_storage(self.folder.as_ref()?).ok().flatten()
+    }
+
+    /// Returns the jobs of a storage: of this hub, or a copy of another one.
+    ///
+    /// # Errors
+    /// The jobs cannot be opened.
+    pub fn of_storage(
+        &self,
+        storage: Option<u64>,
+    ) -> Result<Option<Arc<Jobs>>, Box<dyn std::error::Error + Send + Sync>> {
+        match storage.filter(|storage| self.storage() != Some(*storage)) {
+            None => Ok(self.get()?),
+            Some(other) => self.copies.of_storage(other),
+        }
+    }
+
+    /// Returns a copy of another hub's jobs; `None` if there is none.
+    ///
+    /// # Errors
+    /// Its log of reads cannot be opened.
+    pub fn any_copy(&self) -> Result<Option<Arc<Jobs>>, Box<dyn std::error::Error + Send + Sync>> {
+        self.copies.any()
+    }
+
+    /// Notes that these jobs have a replica, whose listener for Flight has this URL.
+    pub fn expect_replica(&self, url: String) {
+        let _ = self.replica.set(url);
+    }
+
+    /// Returns the URL of the replica's listener for Flight, if these jobs have a replica. It may be away.
+    pub fn replica(&self) -> Option<&str> {
+        self.replica.get().map(String::as_str)
     }
 
     /// Prepares the replication of jobs that this place has opened.
@@ -192,7 +237,7 @@ impl JobsPlace {
     pub fn get(&self) -> Result<Option<Arc<Jobs>>, PlaceError> {
         match &self.folder {
             Some(folder) if folder.exists() => self.open().map(Some),
-            _ => Ok(None),
+            _ => Ok(unpoisoned(self.opened.lock()).clone()),
         }
     }
 

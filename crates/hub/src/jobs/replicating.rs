@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,6 +14,9 @@ use super::replication::random;
 use super::sealed::OfSite;
 use super::shared::{AnyError, Shared, described, now};
 use super::store::Jobs;
+
+/// The file with the number of a folder.
+const STORAGE: &str = "storage";
 
 /// Place of the replica in the list of troubles.
 const REPLICATING: usize = 4;
@@ -180,21 +183,25 @@ impl Replicating {
 
 /// Returns the number of a folder, which it gets when it is first replicated.
 fn storage_of(folder: &Path) -> io::Result<u64> {
-    let path: PathBuf = folder.join("storage");
-    match fs::read_to_string(&path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let number = random()?;
-            let new = folder.join("storage.new");
-            fs::write(&new, format!("{number:016x}\n"))?;
-            fs::File::open(&new)?.sync_all()?;
-            fs::rename(&new, &path)?;
-            fs::File::open(folder)?.sync_all()?;
-            Ok(number)
-        }
-        read => {
-            let text = read?;
-            let wrong = |_| io::Error::other(format!("{} has no number", path.display()));
-            u64::from_str_radix(text.trim_end(), 16).map_err(wrong)
-        }
+    if let Some(known) = known_storage(folder)? {
+        return Ok(known);
     }
+    let number = random()?;
+    let new = folder.join("storage.new");
+    fs::write(&new, format!("{number:016x}\n"))?;
+    fs::File::open(&new)?.sync_all()?;
+    fs::rename(&new, folder.join(STORAGE))?;
+    fs::File::open(folder)?.sync_all()?;
+    Ok(number)
+}
+
+/// Returns the number of a folder; `None` if it was never replicated.
+pub(super) fn known_storage(folder: &Path) -> io::Result<Option<u64>> {
+    let path = folder.join(STORAGE);
+    let text = match fs::read_to_string(&path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read?,
+    };
+    let wrong = |_| io::Error::other(format!("{} has no number", path.display()));
+    u64::from_str_radix(text.trim_end(), 16).map(Some).map_err(wrong)
 }

@@ -1,7 +1,7 @@
 //! The state of the storage of a site, which its threads share.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use skopos_model::{Timestamp, unpoisoned};
@@ -11,13 +11,15 @@ use tokio::sync::watch;
 use super::counts::Counts;
 use super::replication::Replication;
 use super::signal::Signal;
+use crate::turns::Turns;
 
 /// The state that the threads share.
 pub(super) struct Shared {
     pub(super) site: String,
-    pub(super) intake: Mutex<Intake>,
-    pub(super) lts: Lts,
+    pub(super) intake: Arc<Mutex<Intake>>,
+    pub(super) lts: Arc<Lts>,
     pub(super) catalogue: Box<dyn Catalogue>,
+    pub(super) turns: Turns,
     pub(super) signal: Signal,
     pub(super) retention: Retention,
     pub(super) counts: Counts,
@@ -34,6 +36,31 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Returns the state of a storage with these records, segments and catalogue.
+    pub(super) fn new(
+        site: &str,
+        (intake, lts): (Arc<Mutex<Intake>>, Arc<Lts>),
+        catalogue: Box<dyn Catalogue>,
+        retention: Retention,
+    ) -> Self {
+        Self {
+            site: site.to_owned(),
+            intake,
+            lts,
+            catalogue,
+            // One stream at a time, and one place in the order for each caller.
+            turns: Turns::new(1, 1),
+            signal: Signal::default(),
+            retention,
+            counts: Counts::default(),
+            commits: watch::Sender::default(),
+            reopened: AtomicU64::new(0),
+            awaited: AtomicUsize::new(0),
+            trouble: Mutex::default(),
+            replication: Replication::default(),
+        }
+    }
+
     pub(super) fn intake(&self) -> MutexGuard<'_, Intake> {
         unpoisoned(self.intake.lock())
     }

@@ -12,7 +12,8 @@ use skopos_term::tell;
 
 use super::place::JobsPlace;
 use super::shared::described;
-use super::store::{Jobs, StoreError};
+use super::store::Jobs;
+use super::stored::StoreError;
 
 /// Pause between two looks at the spool. A look at an empty one reads a folder.
 const LOOK_EVERY: Duration = Duration::from_secs(10);

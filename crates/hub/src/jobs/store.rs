@@ -1,48 +1,39 @@
 //! The storage of the jobs of a site.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use skopos_access::{Action, Caller, may};
 use skopos_model::Timestamp;
-use skopos_model::job::{JobId, JobRecord, JobStart, Kind};
+use skopos_model::job::JobId;
 use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
     Filter, Intake, IntakeLimits, JobEntry, JobRow, Page, PageRequest, PartsOfJobs, Progress,
-    PushOutcome, Pushed, Refusal, Retention, SealedParts, StoredRecord, Unsealed, Visibility,
+    Retention, StoredRecord, Unsealed, Visibility,
 };
-use thiserror::Error;
 use tokio::sync::watch;
 
-use super::batch::BatchError;
-use super::counts::{Counts, add};
+use super::copy_of::CopyOf;
 use super::numbers::numbers;
 use super::reads::{Question, ReadEntry, Reading, Reads};
-use super::replication::Replication;
-use super::sealed::{OfSite, ReadParts};
+use super::sealed::OfSite;
 use super::segments::SegmentsPlace;
-use super::shared::{Shared, described, is_away, now};
-use super::signal::Signal;
+use super::shared::{Shared, is_away, now};
+use super::stored::{Session, StoreError, Stored, Visit};
+use super::storing::{Storing, WAIT_EVERY, producer_of};
 use super::threads::Threads;
+use super::turn::{StoreTurn, WaitingBytes};
 use crate::catalogue::{CataloguePlace, visibility};
-
-/// The most refused records of a batch that an answer names. Further ones are counted.
-const MAX_NAMED: usize = 32;
-
-/// The time by which a record may be ahead of this machine's clock. Clocks of a site differ by less.
-const MAX_AHEAD: Duration = Duration::from_secs(300);
-
-/// The most jobs of a batch that are looked up once.
-const MAX_KNOWN: usize = 1024;
+use crate::turns::block_on;
 
 /// Age after which jobs are removed, if nothing is configured: two years, so that this year's are compared with last
 /// year's.
@@ -51,16 +42,15 @@ const DEFAULT_AGE: Duration = Duration::from_secs(2 * 366 * 86_400);
 /// The most bytes of segments, if nothing is configured: four million jobs of SLAte's evaluation.
 const DEFAULT_BYTES: u64 = 100 << 30;
 
-/// Pause of a thread that waits for a commit, which comes after some milliseconds.
-const WAIT_EVERY: Duration = Duration::from_millis(2);
-
 /// The jobs of a site, with the threads that write them, until it is dropped.
 #[derive(Debug)]
 pub struct Jobs {
     // Its threads end before the rest is dropped.
-    _threads: Threads,
+    _threads: Option<Threads>,
     pub(super) shared: Arc<Shared>,
-    reads: Reads,
+    reads: Arc<Reads>,
+    /// The hub of which this is a copy, which is only read.
+    copy: Option<CopyOf>,
 }
 
 /// Limits of the storage.
@@ -78,45 +68,6 @@ impl Default for JobsLimits {
         Self { intake: IntakeLimits::default(), retention }
     }
 }
-
-/// The effect of a batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
-    /// Number of new records.
-    pub accepted: u64,
-    /// Number of records that were stored already.
-    pub duplicates: u64,
-    /// Number of records that were refused for good.
-    pub refused: u64,
-    /// The first of these: their sequences, and the reasons.
-    pub refusals: Vec<(i64, String)>,
-    /// The highest sequence that is stored.
-    pub last: Option<i64>,
-}
-
-/// The reason why the rest of a batch was not taken.
-#[derive(Debug, Error)]
-pub enum StoreError {
-    /// The batch is not one of records.
-    #[error(transparent)]
-    Batch(#[from] BatchError),
-    /// The storage has no room now. The same records can be sent again.
-    #[error("{0}")]
-    Busy(String),
-    /// The kernel lost records of the stream that were not durable. The producer sends again what was not acknowledged.
-    #[error("the disk lost records that were not acknowledged; send them again in a new stream")]
-    Lost,
-    /// The producer has begun a later epoch, or its name is not valid.
-    #[error("{0}")]
-    Producer(String),
-}
-
-/// The time between two losses of records that were not durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Session(u64);
-
-/// Takes a record with its sequence.
-pub type Visit<'v> = dyn FnMut(i64, JobRecord<'_>) -> Result<(), StoreError> + 'v;
 
 impl Jobs {
     /// Opens the storage of a site in a folder, and creates it if it does not exist. If the catalogue is in a database that
@@ -137,31 +88,35 @@ impl Jobs {
         let catalogue = catalogue.open()?;
         let of_site = OfSite { site, lts: &lts };
         let intake = Intake::open(&folder.join("sts"), limits.intake, &of_site, now())?;
-        let shared = Arc::new(Shared {
-            site: site.to_owned(),
-            intake: Mutex::new(intake),
-            lts,
-            catalogue,
-            signal: Signal::default(),
-            retention: limits.retention,
-            counts: Counts::default(),
-            commits: watch::Sender::default(),
-            reopened: AtomicU64::new(0),
-            awaited: AtomicUsize::new(0),
-            trouble: Mutex::default(),
-            replication: Replication::default(),
-        });
+        let content = (Arc::new(Mutex::new(intake)), Arc::new(lts));
+        let shared = Arc::new(Shared::new(site, content, catalogue, limits.retention));
         let caught_up = shared.catch_up();
         let is_behind = matches!(&caught_up, Err(e) if may_be_away && is_away(&**e));
         if !is_behind {
             caught_up?;
         }
-        let reads = Reads::open(&folder.join("reads"))?;
+        let reads = Arc::new(Reads::open(&folder.join("reads"))?);
         let threads = Threads::start(&shared, is_behind)?;
-        Ok(Self { _threads: threads, shared, reads })
+        Ok(Self { _threads: Some(threads), shared, reads, copy: None })
     }
 
-    /// Stores the records that `each` passes on, with their sequences. They are durable once [`progress`](Self::progress) says so.
+    /// Returns the copy of another hub's jobs, which is only read.
+    pub(super) fn of_copy(shared: Arc<Shared>, reads: Arc<Reads>, copy: CopyOf) -> Self {
+        Self { _threads: None, shared, reads, copy: Some(copy) }
+    }
+
+    /// Returns the hub of which this is a copy.
+    pub fn copy_of(&self) -> Option<&str> {
+        self.copy.as_ref().map(|copy| copy.hub.as_str())
+    }
+
+    /// Returns the number of the storage of which this is a copy.
+    pub fn storage(&self) -> Option<u64> {
+        self.copy.as_ref().map(|copy| copy.storage)
+    }
+
+    /// Stores the records that `each` passes on, with their sequences, in as many turns as they take. They are durable once
+    /// [`progress`](Self::progress) says so. Blocks.
     ///
     /// # Errors
     /// A record could not be taken, and those after it were not looked at; those before it are stored.
@@ -171,7 +126,16 @@ impl Jobs {
         producer: (&str, i64),
         each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
     ) -> Result<Stored, StoreError> {
-        self.store_in(self.session(), caller, producer, each)
+        let turn = block_on(self.shared.turn(caller, 0));
+        let mut storing = Storing::new(&self.shared, (self.session(), caller), producer, turn);
+        let result = each(&mut |sequence, record| {
+            if storing.is_over() {
+                storing.next_turn();
+            }
+            storing.take(sequence, record)
+        });
+        let stored = storing.finish();
+        result.map(|()| stored)
     }
 
     /// Returns the session of a stream that begins now. It ends when the storage loses records that are not durable.
@@ -179,63 +143,37 @@ impl Jobs {
         Session(self.shared.reopened.load(Ordering::Relaxed))
     }
 
-    /// Stores records of a stream. An acknowledgement covers all records of the stream up to a sequence, so a stream whose
-    /// session has ended stores no more.
-    ///
-    /// # Errors
-    /// The same as for [`store`](Self::store), and [`StoreError::Lost`].
+    /// Waits for the turn of a stream of a caller. `owed` are the bytes that its last turn had too many
+    /// ([`Stored::owed`]).
+    pub async fn turn(&self, caller: &Caller, owed: u64) -> StoreTurn {
+        self.shared.turn(caller, owed).await
+    }
+
+    /// Counts bytes of a stream that wait for its turns, until the result is dropped.
+    pub fn waiting(&self, bytes: u64) -> WaitingBytes {
+        WaitingBytes::new(self.shared.clone(), bytes)
+    }
+
+    /// Stores records of a stream, as many as its turn allows. Returns the effect, and the reason for which the others were not
+    /// taken. An acknowledgement covers all records of the stream up to a sequence, so a stream whose session has ended
+    /// stores no more ([`StoreError::Lost`]). Blocks.
     pub fn store_in(
         &self,
-        session: Session,
-        caller: &Caller,
-        (producer, epoch): (&str, i64),
+        turn: StoreTurn,
+        (session, caller): (Session, &Caller),
+        producer: (&str, i64),
         each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
-    ) -> Result<Stored, StoreError> {
-        let producer = producer_of(caller, producer);
-        let (mut stored, mut bytes) = (Stored::default(), 0);
-        let mut known = HashMap::new();
-        let result = each(&mut |sequence, record| {
-            let pushed = Pushed { producer: &producer, epoch, sequence, record };
-            match self.shared.push((session, caller), &pushed, &mut known) {
-                Ok(PushOutcome::Accepted) => {
-                    stored.accepted += 1;
-                    stored.last = stored.last.max(Some(sequence));
-                    bytes += 1 + record.content.len() as u64;
-                }
-                Ok(PushOutcome::Duplicate) => {
-                    stored.duplicates += 1;
-                    stored.last = stored.last.max(Some(sequence));
-                }
-                Err(NotStored::Record(why)) => {
-                    stored.refused += 1;
-                    if stored.refusals.len() < MAX_NAMED {
-                        stored.refusals.push((sequence, why));
-                    }
-                }
-                Err(NotStored::Batch(e)) => return Err(e),
-            }
-            Ok(())
+    ) -> (Stored, Option<StoreError>) {
+        let mut storing = Storing::new(&self.shared, (session, caller), producer, turn);
+        let result = each(&mut |sequence, record| match storing.is_over() {
+            true => Err(StoreError::TurnOver),
+            false => storing.take(sequence, record),
         });
-        if bytes == 0 && stored.duplicates > 0 {
-            // A commit acknowledges records whose log is gone: no other record may come that causes one.
-            let reached = self.shared.intake().progress(&producer).map(|progress| progress.get());
-            bytes = u64::from(reached.is_some_and(|reached| Some(reached.durable) < stored.last));
-        }
-        if bytes > 0 {
-            self.shared.signal.accept(bytes);
-        }
-        let counts = &self.shared.counts;
-        add(&counts.records, stored.accepted);
-        add(&counts.duplicates, stored.duplicates);
-        add(&counts.refused, stored.refused);
-        if matches!(result, Err(StoreError::Busy(_))) {
-            add(&counts.delayed, 1);
-        }
-        result.map(|()| stored)
+        (storing.finish(), result.err())
     }
 
     /// Returns the numbers of a storage with their metrics, always in the same order; zeros if none is open.
-    pub fn numbers(jobs: Option<&Self>) -> [(&'static Metric, u64); 15] {
+    pub fn numbers(jobs: Option<&Self>) -> [(&'static Metric, u64); 18] {
         numbers(jobs.map(|jobs| (&*jobs.shared, jobs.dropped_reads())))
     }
 
@@ -287,7 +225,11 @@ impl Jobs {
         request: &PageRequest,
     ) -> Result<Page<JobRow>, catalogue::Error> {
         let filter = Filter { visibility: visibility(caller), ..filter };
-        self.shared.catalogue.rows(&filter, request)
+        let mut page = self.shared.catalogue.rows(&filter, request)?;
+        if let Some(copy) = &self.copy {
+            page.items.retain(|row| !copy.hides(&row.id));
+        }
+        Ok(page)
     }
 
     /// Returns the same page as [`search`](Self::search), with whole entries.
@@ -301,7 +243,11 @@ impl Jobs {
         request: &PageRequest,
     ) -> Result<Page<JobEntry>, catalogue::Error> {
         let filter = Filter { visibility: visibility(caller), ..filter };
-        self.shared.catalogue.entries(&filter, request)
+        let mut page = self.shared.catalogue.entries(&filter, request)?;
+        if let Some(copy) = &self.copy {
+            page.items.retain(|entry| !copy.hides(&entry.id));
+        }
+        Ok(page)
     }
 
     /// Returns the entry of a job that the caller may read, as it is now; `None` if there is no such job.
@@ -309,10 +255,12 @@ impl Jobs {
     /// # Errors
     /// The catalogue cannot be read.
     pub fn entry(&self, caller: &Caller, id: &JobId) -> Result<Option<JobEntry>, catalogue::Error> {
-        let running = self.shared.intake().job(id).map(|job| job.entry().clone());
-        let known = match running {
-            Some(entry) => Some(entry),
-            None => self.shared.finished(id)?,
+        let known = match &self.copy {
+            Some(copy) => copy.entry(&self.shared, id)?,
+            None => {
+                let running = self.shared.intake().job(id).map(|job| job.entry().clone());
+                running.map_or_else(|| self.shared.finished(id), |entry| Ok(Some(entry)))?
+            }
         };
         let visible = visibility(caller);
         Ok(known.filter(|entry| visible.shows(entry.user(), entry.project())))
@@ -519,163 +467,6 @@ impl AckLevel {
     }
 }
 
-/// The reason why a record was not stored.
-enum NotStored {
-    /// The record is not valid, or the caller may not store it.
-    Record(String),
-    /// The batch cannot go on.
-    Batch(StoreError),
-}
-
-impl Shared {
-    fn push(
-        &self,
-        (session, caller): (Session, &Caller),
-        pushed: &Pushed<'_>,
-        known: &mut HashMap<JobId, Known>,
-    ) -> Result<PushOutcome, NotStored> {
-        if *caller != Caller::Owner {
-            self.check(caller, &pushed.record, known)?;
-        }
-        let of_site = OfSite { site: &self.site, lts: &self.lts };
-        let mut intake = self.intake();
-        let unknown = intake.unknown_job(pushed);
-        let read = if let Some(id) = unknown {
-            // No other producer waits while segments are read.
-            drop(intake);
-            let read = ReadParts::read(&of_site, id);
-            intake = self.intake();
-            Some(read)
-        } else {
-            None
-        };
-        let of_site: &dyn SealedParts = match &read {
-            Some(read) if read.is_current(&self.lts) => read,
-            // A part was sealed meanwhile.
-            _ => &of_site,
-        };
-        if session != Session(self.reopened.load(Ordering::Relaxed)) {
-            return Err(NotStored::Batch(StoreError::Lost));
-        }
-        intake.push(pushed, of_site, now()).map_err(|refusal| match refusal {
-            Refusal::Invalid(e) => NotStored::Record(described(&e)),
-            Refusal::Full(_) => NotStored::Batch(StoreError::Busy(refusal.to_string())),
-            Refusal::Producer | Refusal::Stale { .. } => {
-                NotStored::Batch(StoreError::Producer(refusal.to_string()))
-            }
-        })
-    }
-
-    /// Asks the policy whether a caller may store a record.
-    fn check(
-        &self,
-        caller: &Caller,
-        record: &JobRecord<'_>,
-        known: &mut HashMap<JobId, Known>,
-    ) -> Result<(), NotStored> {
-        let refused = |why: String| NotStored::Record(why);
-        let id = record.id().map_err(|e| refused(e.to_string()))?;
-        if record.time.since(now()) > MAX_AHEAD {
-            // The latest start of a job counts, so none may be later than all others for ever.
-            return Err(refused("the time of the record is in the future".to_owned()));
-        }
-        if !known.contains_key(&id) {
-            if known.len() >= MAX_KNOWN {
-                known.clear();
-            }
-            known.insert(id.clone(), self.known(&id)?);
-        }
-        let Some(job) = known.get(&id) else { return Ok(()) };
-        let start = match record.kind {
-            Kind::Start => Some(record.start().map_err(|e| refused(described(&e)))?),
-            _ => None,
-        };
-        let is_taken = start.as_ref().is_some_and(|start| job.is_taken_by(start));
-        let (owner, is_elsewhere) = match (&start, caller) {
-            // A new job belongs to the user that its start names, if its id is one of that user's.
-            (Some(start), Caller::User(user)) if job.user.is_none() => {
-                let is_own =
-                    record.job.strip_prefix(&user.name).is_some_and(|it| it.starts_with('/'));
-                (Some(start.user.clone()).filter(|_| is_own && job.nodes.is_empty()), false)
-            }
-            (Some(start), Caller::Node(names)) => (
-                job.user.clone(),
-                !start.nodes.contains(&names.node) || job.is_elsewhere(&names.node),
-            ),
-            (None, Caller::Node(names)) => (job.user.clone(), job.is_elsewhere(&names.node)),
-            _ => (job.user.clone(), false),
-        };
-        let node = Some(record.node).filter(|node| !node.is_empty());
-        may(caller, Action::StoreJob { node, owner: owner.as_deref(), is_elsewhere })
-            .map_err(|denied| refused(denied.to_string()))?;
-        // Only who may store records of the job learns whose it is not.
-        if is_taken {
-            return Err(refused("the job belongs to another user or project".to_owned()));
-        }
-        if start.is_some() {
-            // It changes what is known.
-            known.remove(&id);
-        }
-        Ok(())
-    }
-
-    /// Returns the entry of a job that is not in the intake, from the segments if the catalogue is away.
-    fn finished(&self, id: &JobId) -> Result<Option<JobEntry>, catalogue::Error> {
-        match self.catalogue.get(&Visibility::Everything, &self.site, id) {
-            Err(e) if is_away(&e) => {
-                let of_site = OfSite { site: &self.site, lts: &self.lts };
-                let entry = of_site.entry(id).map_err(|_| e)?;
-                Ok(Some(entry).filter(|entry| !entry.parts.is_empty()))
-            }
-            found => found,
-        }
-    }
-
-    /// Returns what is known about a job.
-    fn known(&self, id: &JobId) -> Result<Known, NotStored> {
-        if let Some(job) = self.intake().job(id) {
-            return Ok(Known::of(job.entry()));
-        }
-        let entry = self.finished(id);
-        let busy = |e: catalogue::Error| NotStored::Batch(StoreError::Busy(described(&e)));
-        Ok(entry.map_err(busy)?.as_ref().map(Known::of).unwrap_or_default())
-    }
-}
-
-/// The part of a job's entry that the policy needs.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    user: Option<String>,
-    project: Option<String>,
-    has_start: bool,
-    /// Nodes of its start.
-    nodes: BTreeSet<String>,
-}
-
-impl Known {
-    fn of(entry: &JobEntry) -> Self {
-        let start = entry.start.as_ref();
-        Self {
-            user: entry.user().map(str::to_owned),
-            project: entry.project().map(str::to_owned),
-            has_start: start.is_some(),
-            nodes: start.map(|start| start.value.nodes.clone()).unwrap_or_default(),
-        }
-    }
-
-    /// Returns true if a start names another user or project than the known one.
-    fn is_taken_by(&self, start: &JobStart) -> bool {
-        let is_other = |known: &Option<String>, told: &str| known.as_deref().unwrap_or("") != told;
-        self.has_start
-            && (is_other(&self.user, &start.user) || is_other(&self.project, &start.project))
-    }
-
-    /// Returns true if the job is known to run on other nodes alone.
-    fn is_elsewhere(&self, node: &str) -> bool {
-        !self.nodes.is_empty() && !self.nodes.contains(node)
-    }
-}
-
 /// Notes the site of a folder, and refuses another one: a job of one site would get the name of the other.
 fn check_site(folder: &Path, site: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let path = folder.join("site");
@@ -691,15 +482,5 @@ fn check_site(folder: &Path, site: &str) -> Result<(), Box<dyn std::error::Error
             Ok(std::fs::write(&path, format!("{site}\n"))?)
         }
         Err(e) => Err(e.into()),
-    }
-}
-
-/// Returns the name under which the intake knows a caller's producer: no caller can take the name of another one's.
-fn producer_of(caller: &Caller, name: &str) -> String {
-    match caller {
-        Caller::Owner => format!("owner/{name}"),
-        Caller::Node(names) => format!("node/{}/{name}", names.node),
-        Caller::User(user) => format!("user/{}/{name}", user.name),
-        Caller::Invited(_) | Caller::Anybody | Caller::Stranger => format!("other/{name}"),
     }
 }

@@ -9,8 +9,10 @@ use skopos_store::jobs::{Change, IntakeLimits, JobPart, Retention, StoredRecord}
 use super::chores::Chores;
 use super::segments::SegmentsPlace;
 use super::shared::now;
-use super::store::{Jobs, JobsLimits, StoreError, Stored};
+use super::store::{Jobs, JobsLimits};
+use super::stored::{StoreError, Stored};
 use crate::catalogue::CataloguePlace;
+use crate::turns::block_on;
 
 pub(super) const LIMITS: IntakeLimits = IntakeLimits {
     max_bytes: 64 << 20,
@@ -202,11 +204,13 @@ fn a_stream_ends_when_the_storage_has_lost_records_that_were_not_durable() {
     let jobs = open(folder.path());
     let session = jobs.session();
     let store = |session, sequence| {
-        jobs.store_in(session, &Caller::Owner, ("p", 1), |visit| {
+        let turn = block_on(jobs.turn(&Caller::Owner, 0));
+        let (stored, rest) = jobs.store_in(turn, (session, &Caller::Owner), ("p", 1), |visit| {
             let (job, content) = ("7", &br#"{"user":"ann"}"#[..]);
             let (kind, node, time) = (Kind::Start, "", now());
             visit(sequence, JobRecord { kind, job, generation: 0, node, time, content })
-        })
+        });
+        rest.map_or(Ok(stored), Err)
     };
     assert_eq!(store(session, 0).expect("stored").accepted, 1);
     jobs.shared.reopened.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! `jobs`: the jobs of the site, running and finished, with a column for each resource that they used.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use skopos_access::Caller;
@@ -15,7 +16,7 @@ use skopos_store::jobs::catalogue::{
 };
 use skopos_store::jobs::{Cursor, Filter, JobEntry, JobRow, PageRequest, Visibility};
 
-use super::noted::{note, note_ids, note_refused};
+use super::noted::{note_ids, note_refused};
 use crate::jobs::{Jobs, JobsPlace, Question, Reading};
 
 /// Jobs of the first pages, of which there are as many: a statement with a small `LIMIT` reads few jobs, and one that reads all of
@@ -28,6 +29,11 @@ const REQUESTED: &str = "resident_bytes_max";
 
 /// The column by which rows are sorted.
 const SORTED_BY: &str = "started_at";
+
+/// The column after those of resources.
+const COPY_OF: &str = "copy_of";
+const COPY_OF_HELP: &str =
+    "Hub that stores the job and is away: the row is from a copy, and may lack the latest records";
 
 /// The table `jobs`.
 #[derive(Debug)]
@@ -48,7 +54,7 @@ enum Of {
 /// The name of a column, its value, and its description.
 type OfEntry = (&'static str, fn(&JobEntry) -> String, &'static str);
 
-/// Columns after those of resources. The catalogue has them in an index and in the documents of entries, which are read only
+/// Columns after `copy_of`. The catalogue has them in an index and in the documents of entries, which are read only
 /// for statements that name such a column.
 const OF_ENTRIES: [OfEntry; 3] = [
     (
@@ -134,6 +140,7 @@ impl JobsTable {
             let unit = Unit::new(resource.unit).unwrap_or(Unit::NONE);
             Column::number(resource.name, unit, resource.help)
         }));
+        columns.push(Column::text(COPY_OF, COPY_OF_HELP));
         columns.extend(OF_ENTRIES.iter().map(|(name, _, help)| Column::text(*name, *help)));
         let is_exact = |(_, of, _): &&(&str, Of, &str)| !matches!(of, Of::Integer(_));
         let exact = COLUMNS.iter().filter(is_exact).map(|(name, ..)| *name).collect();
@@ -155,23 +162,17 @@ impl Table for JobsTable {
     }
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
-        let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
-        let mut reading = jobs.reading(scan.caller(), Question::Search);
-        note_ids(&mut reading, scan);
-        let (scan, filter) = (scan.clone(), filter_of(scan));
-        let first_of_entries = COLUMNS.len() + RESOURCES.len();
+        let own = self.place.get()?;
+        let source = |jobs: Arc<Jobs>| {
+            let mut reading = jobs.reading(scan.caller(), Question::Search);
+            note_ids(&mut reading, scan);
+            JobsOf::new(jobs, reading)
+        };
+        let sources = own.into_iter().chain(self.place.shown_copies()?).map(source).collect();
+        let first_of_entries = COLUMNS.len() + RESOURCES.len() + 1;
         let needs_entries = scan.columns().iter().any(|at| *at >= first_of_entries);
-        let request = PageRequest { most: FIRST_PAGE, ..PageRequest::default() };
-        Ok(Rows::each(Pages {
-            jobs,
-            scan,
-            filter,
-            request,
-            pages: 0,
-            needs_entries,
-            is_at_end: false,
-            reading,
-        }))
+        let (scan, filter) = (scan.clone(), filter_of(scan));
+        Ok(Rows::each(Batches { sources, scan, filter, needs_entries, has_begun: false }))
     }
 
     fn latest_first(&self) -> Option<&str> {
@@ -250,85 +251,140 @@ fn resources(scan: &Scan) -> Vec<ResourceRange> {
     ranges
 }
 
-/// The jobs, read page by page.
-struct Pages {
+/// A job, with the columns that are not in its row.
+struct Shown {
+    row: JobRow,
+    copy_of: Option<String>,
+    /// The columns of [`OF_ENTRIES`], if the statement reads one of them.
+    texts: [Option<String>; OF_ENTRIES.len()],
+}
+
+/// The jobs of this hub or of a copy, read page by page, those that began last first.
+struct JobsOf {
     jobs: Arc<Jobs>,
-    scan: Scan,
-    filter: Filter,
     request: PageRequest,
     /// Number of pages that were read.
     pages: usize,
-    /// True if the statement reads columns of [`OF_ENTRIES`].
-    needs_entries: bool,
     is_at_end: bool,
+    /// Jobs of the last page.
+    waiting: VecDeque<Shown>,
     reading: Reading,
 }
 
-impl Iterator for Pages {
+impl JobsOf {
+    fn new(jobs: Arc<Jobs>, reading: Reading) -> Self {
+        let request = PageRequest { most: FIRST_PAGE, ..PageRequest::default() };
+        Self { jobs, request, pages: 0, is_at_end: false, waiting: VecDeque::new(), reading }
+    }
+
+    /// Reads pages until a job that fits waits, or there are no more.
+    fn fill(&mut self, scan: &Scan, filter: &Filter, has_texts: bool) -> Result<(), BoxError> {
+        while self.waiting.is_empty() && !self.is_at_end {
+            let page = self.page(scan.caller(), filter.clone(), has_texts);
+            let next = page.inspect_err(|e| {
+                self.is_at_end = true;
+                self.reading.fail(&e.to_string());
+            })?;
+            self.pages += 1;
+            let most = if self.pages < FIRST_PAGES { FIRST_PAGE } else { MAX_PAGE };
+            self.request = PageRequest { after: next, most, ..self.request };
+            self.is_at_end = next.is_none();
+            self.reading.jobs(self.waiting.len() as u64);
+            self.waiting.retain(|one| fits(&one.row, scan));
+        }
+        Ok(())
+    }
+
+    /// Reads the next page. Returns the place after it.
+    fn page(
+        &mut self,
+        caller: &Caller,
+        filter: Filter,
+        has_texts: bool,
+    ) -> Result<Option<Cursor>, BoxError> {
+        let copy_of = self.jobs.copy_of().map(str::to_owned);
+        if !has_texts {
+            let page = self.jobs.search(caller, filter, &self.request)?;
+            let shown = |row| Shown { row, copy_of: copy_of.clone(), texts: Default::default() };
+            self.waiting = page.items.into_iter().map(shown).collect();
+            return Ok(page.next);
+        }
+        let page = self.jobs.search_entries(caller, filter, &self.request)?;
+        let shown = |entry: &JobEntry| -> Result<Shown, BoxError> {
+            let row = Stored::of(entry)?.columns.row();
+            let odd = |(what, text)| format!("the catalogue has an odd {what}: {text}");
+            let row = row.map_err(odd)?;
+            let texts = OF_ENTRIES.map(|(_, text, _)| Some(text(entry)));
+            Ok(Shown { row, copy_of: copy_of.clone(), texts })
+        };
+        self.waiting = page.items.iter().map(shown).collect::<Result<_, _>>()?;
+        Ok(page.next)
+    }
+}
+
+/// The jobs of this hub and of copies in batches, those that began last first.
+struct Batches {
+    sources: Vec<JobsOf>,
+    scan: Scan,
+    filter: Filter,
+    /// True if the statement reads columns of [`OF_ENTRIES`].
+    needs_entries: bool,
+    /// True once there was a batch.
+    has_begun: bool,
+}
+
+impl Iterator for Batches {
     type Item = Result<RecordBatch, BoxError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_at_end {
-            return None;
-        }
-        let is_first = self.request.after.is_none();
-        let (count, next, arrays) = match self.page() {
-            Ok(page) => page,
+        let shown = match self.shown() {
+            Ok(shown) => shown,
             Err(e) => {
-                self.is_at_end = true;
-                self.reading.fail(&e.to_string());
+                self.sources.clear();
                 return Some(Err(e));
             }
         };
-        self.pages += 1;
-        let most = if self.pages < FIRST_PAGES { FIRST_PAGE } else { MAX_PAGE };
-        self.request = PageRequest { after: next, most, ..self.request };
-        self.is_at_end = next.is_none();
-        self.reading.jobs(count as u64);
-        if count == 0 {
-            if is_first && self.filter.job.is_some() {
-                note_refused(&mut self.reading);
+        if shown.is_empty() {
+            if !self.has_begun && self.filter.job.is_some() {
+                self.sources.iter_mut().for_each(|source| note_refused(&mut source.reading));
             }
             return None;
         }
-        let batch = self.scan.select(&arrays);
-        note(&mut self.reading, &batch);
+        self.has_begun = true;
+        let batch = self.scan.select(&arrays(&shown));
+        for source in &mut self.sources {
+            let is_of = |one: &&Shown| one.copy_of.as_deref() == source.jobs.copy_of();
+            let rows = shown.iter().filter(is_of).count() as u64;
+            match &batch {
+                Ok(batch) => {
+                    let bytes = batch.get_array_memory_size() as u64;
+                    source.reading.send(rows, bytes * rows / shown.len() as u64);
+                }
+                Err(e) => source.reading.fail(&e.to_string()),
+            }
+        }
         Some(batch)
     }
 }
 
-impl Pages {
-    /// Reads the next page: the number of its jobs, the place after it, and all columns of the jobs that fit.
-    fn page(&self) -> Result<(usize, Option<Cursor>, Vec<ArrayRef>), BoxError> {
-        let caller: &Caller = self.scan.caller();
-        let filter = self.filter.clone();
-        if !self.needs_entries {
-            let page = self.jobs.search(caller, filter, &self.request)?;
-            let (count, mut rows) = (page.items.len(), page.items);
-            rows.retain(|row| fits(row, &self.scan));
-            let mut columns = arrays(&rows);
-            let nothing = StringArray::new_null(rows.len());
-            columns.extend(OF_ENTRIES.map(|_| Arc::new(nothing.clone()) as ArrayRef));
-            return Ok((count, page.next, columns));
-        }
-        let page = self.jobs.search_entries(caller, filter, &self.request)?;
-        let row = |entry: &JobEntry| -> Result<JobRow, BoxError> {
-            let row = Stored::of(entry)?.columns.row();
-            row.map_err(|(what, text)| format!("the catalogue has an odd {what}: {text}").into())
-        };
-        let (mut rows, mut entries) = (Vec::new(), Vec::new());
-        for entry in &page.items {
-            let row = row(entry)?;
-            if fits(&row, &self.scan) {
-                rows.push(row);
-                entries.push(entry);
+impl Batches {
+    /// Returns the jobs of the next batch: until the page of a source is at its end.
+    fn shown(&mut self) -> Result<Vec<Shown>, BoxError> {
+        let mut shown = Vec::new();
+        loop {
+            for source in &mut self.sources {
+                source.fill(&self.scan, &self.filter, self.needs_entries)?;
+            }
+            let began = |source: &&mut JobsOf| source.waiting.front().map(|one| one.row.started);
+            // Of jobs that began together, that of this hub comes first.
+            let sources = self.sources.iter_mut().rev();
+            let latest = sources.filter(|it| !it.waiting.is_empty()).max_by_key(began);
+            let Some(source) = latest else { return Ok(shown) };
+            shown.extend(source.waiting.pop_front());
+            if source.waiting.is_empty() {
+                return Ok(shown);
             }
         }
-        let mut columns = arrays(&rows);
-        columns.extend(OF_ENTRIES.map(|(_, text, _)| {
-            Arc::new(entries.iter().map(|e| Some(text(e))).collect::<StringArray>()) as ArrayRef
-        }));
-        Ok((page.items.len(), page.next, columns))
     }
 }
 
@@ -345,22 +401,29 @@ fn fits(row: &JobRow, scan: &Scan) -> bool {
     })
 }
 
-/// Returns the columns of some jobs that the catalogue has in rows.
-fn arrays(rows: &[JobRow]) -> Vec<ArrayRef> {
+/// Returns all columns of some jobs.
+fn arrays(shown: &[Shown]) -> Vec<ArrayRef> {
+    let rows = || shown.iter().map(|one| &one.row);
     let used = |resource: &Resource| {
-        let values = rows.iter().map(|row| row.used.get(resource.name).copied());
+        let values = rows().map(|row| row.used.get(resource.name).copied());
         Arc::new(values.collect::<Float64Array>()) as ArrayRef
     };
     let array = |of: &Of| -> ArrayRef {
         match of {
-            Of::Text(text) => Arc::new(rows.iter().map(text).collect::<StringArray>()),
-            Of::Integer(number) => Arc::new(rows.iter().map(number).collect::<Int64Array>()),
+            Of::Text(text) => Arc::new(rows().map(text).collect::<StringArray>()),
+            Of::Integer(number) => Arc::new(rows().map(number).collect::<Int64Array>()),
             Of::Time(time) => {
-                let times = rows.iter().map(|row| time(row).map(Timestamp::as_nanos));
+                let times = rows().map(|row| time(row).map(Timestamp::as_nanos));
                 Arc::new(times.collect::<TimestampNanosecondArray>().with_timezone("UTC"))
             }
         }
     };
+    let text = |at: usize| {
+        let texts = shown.iter().map(|one| one.texts[at].as_deref());
+        Arc::new(texts.collect::<StringArray>()) as ArrayRef
+    };
+    let copy_of = shown.iter().map(|one| one.copy_of.as_deref()).collect::<StringArray>();
     let first = COLUMNS.iter().map(|(_, of, _)| array(of));
-    first.chain(RESOURCES.iter().map(used)).collect()
+    let first = first.chain(RESOURCES.iter().map(used)).chain([Arc::new(copy_of) as ArrayRef]);
+    first.chain((0..OF_ENTRIES.len()).map(text)).collect()
 }

@@ -9,6 +9,7 @@ mod tasks;
 mod task_files;
 mod task_stats;
 mod jobs;
+mod with_copies;
 mod job_samples;
 mod sealed_samples;
 mod job_findings;
@@ -48,6 +49,7 @@ use self::spans::Spans;
 use self::task_files::FilesOfTasks;
 use self::task_stats::OfClasses;
 use self::tasks::Tasks;
+use self::with_copies::WithCopies;
 
 /// The files and stores of the tables that do not read samples.
 pub struct Stores {
@@ -81,11 +83,11 @@ pub fn register(
     registry.register(Spans::new(traces.clone()))?;
     registry.register(Callpaths::new(traces))?;
     registry.register(JobsTable::new(jobs.clone()))?;
-    registry.register(JobSamples::new(jobs.clone()))?;
-    registry.register(JobSpans::new(jobs.clone()))?;
-    registry.register(JobFiles::new(jobs.clone()))?;
     registry.register(SealedSamples::new(jobs.clone()))?;
-    registry.register(JobMetadata::new(jobs.clone()))?;
-    registry.register(JobFindings::new(jobs.clone()))?;
-    registry.register(JobReads::new(jobs))
+    registry.register(WithCopies::new(jobs.clone(), JobSamples::new))?;
+    registry.register(WithCopies::new(jobs.clone(), JobSpans::new))?;
+    registry.register(WithCopies::new(jobs.clone(), JobFiles::new))?;
+    registry.register(WithCopies::new(jobs.clone(), JobMetadata::new))?;
+    registry.register(WithCopies::new(jobs.clone(), JobFindings::new))?;
+    registry.register(WithCopies::new(jobs, JobReads::new))
 }

@@ -25,7 +25,7 @@ impl<I: Iterator<Item = Result<RecordBatch, BoxError>>> Iterator for Noted<I> {
 }
 
 /// Notes a batch or its failure.
-pub(super) fn note(reading: &mut Reading, batch: &Result<RecordBatch, BoxError>) {
+fn note(reading: &mut Reading, batch: &Result<RecordBatch, BoxError>) {
     match batch {
         Ok(batch) => reading.send(batch.num_rows() as u64, batch.get_array_memory_size() as u64),
         Err(e) => reading.fail(&e.to_string()),

@@ -18,7 +18,7 @@ use serde::Serialize;
 use skopos_access::{Action, Caller, may};
 use skopos_hub::counts::Counts;
 use skopos_hub::jobs::{
-    Download, Jobs, JobsPlace, MAX_FOUND, Places, Question, Reading, SegmentFile, Wanted,
+    Download, Jobs, JobsPlace, MAX_FOUND, Places, Portion, Question, Reading, SegmentFile, Wanted,
     download_schema, holder_of,
 };
 use skopos_model::job::{JobId, Kind};
@@ -35,7 +35,8 @@ use super::flow::{self, Flow};
 use super::status;
 use super::ticket::{self, Granted, SegmentGrant, seconds_now};
 use crate::downloads::{
-    EndpointMetadata, FileMetadata, JobName, PlacesCommand, PlacesMetadata, Trailer, VERSION,
+    EndpointMetadata, FileMetadata, JobName, PlacesCommand, PlacesMetadata, SAME_HUB, Trailer,
+    VERSION,
 };
 use crate::shares::{Share, Shares};
 
@@ -58,6 +59,11 @@ const STALLED: Duration = Duration::from_secs(60);
 
 /// Number of batches that wait for the client: one that is sent, and the next.
 const WAITING: usize = 2;
+
+/// The answer of a hub without jobs.
+const NO_JOBS: &str = "this hub has no jobs";
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The longest command.
 const MAX_COMMAND_BYTES: usize = 512 << 10;
@@ -382,6 +388,7 @@ impl Inner {
         }
         let signer = match (&self.identity, self.place.folder()) {
             (Some(identity), _) => TicketSigner::certified(identity.clone()),
+            (None, Some(folder)) if !folder.exists() => return Err(Status::not_found(NO_JOBS)),
             (None, Some(folder)) => TicketSigner::open(folder).map_err(|e| failed(caller, &e))?,
             (None, None) => return Err(failed(caller, &"the place of jobs is not known")),
         };
@@ -435,22 +442,31 @@ impl Inner {
         command: PlacesCommand,
         found: Option<BTreeSet<JobId>>,
     ) -> Result<FlightInfo, Status> {
-        let Some(jobs) = self.jobs(caller)? else {
+        let sources = self.sources(caller)?;
+        let Some(first) = sources.first() else {
             let metadata =
                 PlacesMetadata { site: self.place.site().to_owned(), ..PlacesMetadata::default() };
             return info(Vec::new(), 0, &metadata);
         };
-        let mut reading = jobs.reading(caller, Question::Places);
+        if self.identity.is_none() {
+            // The folder has the key of tickets, also if the hub has nothing but copies.
+            self.place.open().map_err(|e| failed(caller, &e))?;
+        }
+        let mut reading = first.reading(caller, Question::Places);
         let mut ids = found.unwrap_or_default();
         let is_full = ids.len() > MAX_FOUND;
         for name in &command.jobs {
             reading.id(&name.job);
-            let runs = jobs.runs(caller, &name.job, name.generation);
-            let runs = runs.map_err(|e| failed(caller, &e))?;
-            if runs.is_empty() {
+            let mut is_shown = false;
+            for jobs in &sources {
+                let runs = jobs.runs(caller, &name.job, name.generation);
+                let runs = runs.map_err(|e| failed(caller, &e))?;
+                is_shown |= !runs.is_empty();
+                ids.extend(runs);
+            }
+            if !is_shown {
                 reading.refuse("a job that was named was not shown");
             }
-            ids.extend(runs);
         }
         if let Some(after) = &command.after
             && let Ok(after) = JobId::new(after.job.as_str(), after.generation.unwrap_or(0))
@@ -459,76 +475,120 @@ impl Inner {
             ids.remove(&after);
         }
         let may_be_whole = command.segments && command.records.is_all();
-        let mut places = jobs.places(caller, &ids, may_be_whole).map_err(|e| {
+        let found = places_in(&sources, caller, &ids, may_be_whole).map_err(|e| {
             reading.fail(&e.to_string());
             failed(caller, &e)
-        })?;
-        if is_full && places.after.is_none() {
+        });
+        let mut found = found?;
+        if is_full && found.after.is_none() {
             // Some of the jobs have gone since they were found, and others follow all the same.
-            places.after = ids.last().cloned();
+            found.after = ids.last().cloned();
         }
-        reading.jobs(places.jobs);
-        self.described(caller, jobs.site(), places, &command.records)
+        reading.jobs(found.places.iter().map(|(_, places)| places.jobs).sum());
+        self.described(caller, found, &command.records)
+    }
+
+    /// Returns the jobs of this hub, and the copies of those of hubs that are away.
+    fn sources(&self, caller: &Caller) -> Result<Vec<Arc<Jobs>>, Status> {
+        let copies = self.place.shown_copies().map_err(|e| failed(caller, &e))?;
+        Ok(self.jobs(caller)?.into_iter().chain(copies).collect())
     }
 
     fn described(
         &self,
         caller: &Caller,
-        site: &str,
-        places: Places,
+        Found { places, after }: Found,
         wanted: &Wanted,
     ) -> Result<FlightInfo, Status> {
-        let (mut endpoints, mut total, now) = (Vec::new(), 0, seconds_now());
-        for portion in places.portions {
-            total += portion.records;
-            let whole = portion.segment;
-            let metadata = EndpointMetadata {
-                records: portion.records,
-                sealed: portion.is_sealed,
-                jobs: portion.jobs.clone(),
-                segment: whole
-                    .as_ref()
-                    .map(|it| FileMetadata { name: it.name.clone(), bytes: it.bytes }),
+        let (mut endpoints, mut total, site) = (Vec::new(), 0, self.place.site());
+        let count = places.iter().map(|(_, places)| places.jobs).sum();
+        for (jobs, places) in places {
+            let storage = match jobs.copy_of() {
+                Some(_) => jobs.storage(),
+                None => self.place.storage(),
             };
-            let records = portion.records;
-            let segment = whole.map(|it| SegmentGrant { name: it.name, records });
-            let granted = Granted { jobs: portion.jobs, wanted: wanted.clone(), segment };
-            let signer = self.signer(caller)?;
-            let Some(ticket) = ticket::ticket(signer, (caller, site), granted, now) else {
-                continue;
-            };
-            // Without a location the endpoint is at the hub that was asked.
-            let endpoint = FlightEndpoint::new().with_ticket(Ticket::new(ticket));
-            let endpoint = self
-                .place
-                .locations()
-                .iter()
-                .fold(endpoint, |endpoint, location| endpoint.with_location(location));
-            endpoints.push(endpoint.with_app_metadata(json(&metadata)));
+            let locations = self.locations(&jobs);
+            for portion in places.portions {
+                total += portion.records;
+                let endpoint = self.endpoint((caller, storage), portion, wanted)?;
+                let Some(endpoint) = endpoint else { continue };
+                let located = |endpoint: FlightEndpoint, at: &String| endpoint.with_location(at);
+                endpoints.push(locations.iter().fold(endpoint, located));
+            }
         }
-        let after = places
-            .after
-            .map(|id| JobName { job: id.job().to_owned(), generation: Some(id.generation()) });
+        let name =
+            |id: JobId| JobName { job: id.job().to_owned(), generation: Some(id.generation()) };
         let metadata = PlacesMetadata {
             site: site.to_owned(),
-            jobs: places.jobs,
-            after,
+            jobs: count,
+            after: after.map(name),
             sites: self.place.sites().clone(),
         };
         info(endpoints, total, &metadata)
     }
 
+    /// Returns the locations of some jobs; none if they are at the hub that was asked alone.
+    fn locations(&self, jobs: &Jobs) -> Vec<String> {
+        let mut locations = self.place.locations().to_vec();
+        if let Some(replica) = self.place.replica().filter(|_| jobs.copy_of().is_none()) {
+            if locations.is_empty() {
+                locations.push(SAME_HUB.to_owned());
+            }
+            locations.push(replica.to_owned());
+        }
+        locations
+    }
+
+    /// Returns the endpoint of a portion without its locations; `None` for a caller that may read no job.
+    fn endpoint(
+        &self,
+        (caller, storage): (&Caller, Option<u64>),
+        portion: Portion,
+        wanted: &Wanted,
+    ) -> Result<Option<FlightEndpoint>, Status> {
+        let whole = portion.segment;
+        let metadata = EndpointMetadata {
+            records: portion.records,
+            sealed: portion.is_sealed,
+            jobs: portion.jobs.clone(),
+            segment: whole
+                .as_ref()
+                .map(|it| FileMetadata { name: it.name.clone(), bytes: it.bytes }),
+        };
+        let records = portion.records;
+        let segment = whole.map(|it| SegmentGrant { name: it.name, records });
+        let granted = Granted { jobs: portion.jobs, wanted: wanted.clone(), segment, storage };
+        let signer = self.signer(caller)?;
+        let ticket = ticket::ticket(signer, (caller, self.place.site()), granted, seconds_now());
+        Ok(ticket.map(|ticket| {
+            let endpoint = FlightEndpoint::new().with_ticket(Ticket::new(ticket));
+            endpoint.with_app_metadata(json(&metadata))
+        }))
+    }
+
     /// Checks a ticket, and begins its download.
     fn begin(&self, caller: &Caller, ticket: &[u8]) -> Result<Begun, Status> {
-        let gone = || Status::not_found("this hub has no jobs");
-        let jobs = self.jobs(caller)?.ok_or_else(gone)?;
+        let site = self.place.site();
+        let granted = ticket::check(self.signer(caller)?, (caller, site), ticket, seconds_now());
+        let storage = granted.as_ref().ok().and_then(|granted| granted.storage);
+        let jobs = self.place.of_storage(storage).map_err(|e| failed(caller, &e))?;
+        let Some(jobs) = jobs else {
+            let gone =
+                if storage.is_none() { NO_JOBS } else { "this hub does not have these jobs" };
+            let status = granted.err().unwrap_or_else(|| Status::not_found(gone));
+            // The log of a copy notes the refusal, because this hub has none itself.
+            let copy = self.place.any_copy().map_err(|e| failed(caller, &e))?;
+            if let Some(copy) = copy {
+                let why = status.message().lines().next().unwrap_or_default();
+                copy.reading(caller, Question::Download).refuse(why);
+            }
+            return Err(status);
+        };
         let mut reading = jobs.reading(caller, Question::Download);
         let refuse = |reading: &mut Reading, status: Status| {
             reading.refuse(status.message().lines().next().unwrap_or_default());
             status
         };
-        let granted =
-            ticket::check(self.signer(caller)?, (caller, jobs.site()), ticket, seconds_now());
         let granted = granted.map_err(|status| refuse(&mut reading, status))?;
         for of in &granted.jobs {
             reading.id(&of.job);
@@ -558,6 +618,52 @@ impl Inner {
         };
         Ok(Begun { source, reading, is_owner })
     }
+}
+
+/// The places of jobs in each source, and the last of these jobs if others follow.
+struct Found {
+    places: Vec<(Arc<Jobs>, Places)>,
+    after: Option<JobId>,
+}
+
+/// Returns the places of jobs in each source, and the last of these jobs if others follow. A job that several sources have is
+/// one of the first of them.
+fn places_in(
+    sources: &[Arc<Jobs>],
+    caller: &Caller,
+    ids: &BTreeSet<JobId>,
+    may_be_whole: bool,
+) -> Result<Found, AnyError> {
+    let mut left = ids.clone();
+    let mut of_sources = Vec::new();
+    for (at, jobs) in sources.iter().enumerate() {
+        let mut own = std::mem::take(&mut left);
+        if at + 1 < sources.len() {
+            for id in &own {
+                if !jobs.is_visible(caller, id)? {
+                    left.insert(id.clone());
+                }
+            }
+            own.retain(|id| !left.contains(id));
+        }
+        of_sources.push((jobs.clone(), own));
+    }
+    let places = |of: &[(Arc<Jobs>, BTreeSet<JobId>)]| -> Result<Vec<_>, AnyError> {
+        let each = of
+            .iter()
+            .map(|(jobs, ids)| Ok((jobs.clone(), jobs.places(caller, ids, may_be_whole)?)));
+        each.collect()
+    };
+    let all = places(&of_sources)?;
+    let after = all.iter().filter_map(|(_, places)| places.after.clone()).min();
+    let Some(last) = after.clone().filter(|_| sources.len() > 1) else {
+        return Ok(Found { places: all, after });
+    };
+    // The answer has no job after that one, whatever its source.
+    for (_, ids) in &mut of_sources {
+        ids.retain(|id| *id <= last);
+    }
+    Ok(Found { places: places(&of_sources)?, after })
 }
 
 fn info(

@@ -3,8 +3,8 @@
 //!
 //! `skopos_hub::jobs` has the columns of the batches. The answer is a stream of acknowledgements, each with the
 //! `app_metadata` `{"level":"disk","sequence":41}`: all records of this epoch up to that sequence have reached the level.
-//! Records that are refused for good are named once: `"refused":1,"refusals":[[40,"the id of the job is empty"]]`. When
-//! the storage is full, the hub reads no more from the stream until there is room.
+//! Records that are refused for good are named once: `"refused":1,"refusals":[[40,"the id of the job is empty"]]`. Streams
+//! take turns. Until a batch is stored, the hub reads no more from its stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use skopos_access::{Action, Caller, may};
 use skopos_hub::jobs::{
     AckLevel, Jobs, JobsPlace, Progress, RecordColumns, Session, StoreError, Stored,
 };
-use skopos_query::arrow::array::RecordBatch;
+use skopos_query::arrow::array::{Array as _, ArrayRef, RecordBatch};
 use tokio::sync::mpsc::{self, Sender};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::{Code, Status};
@@ -123,20 +123,19 @@ pub(super) async fn put(
     }
     let address = Address::of(first.as_ref().and_then(|first| first.flight_descriptor.as_ref()))?;
     can_store(&caller)?;
-    if address.level == AckLevel::Replica && !place.has_replica() {
+    if address.level == AckLevel::Replica && place.replica().is_none() {
         return Err(status::with_hint(
             Code::FailedPrecondition,
             "this hub has no replica",
             Some("its configuration names one as `replica` in the table [hub.jobs]"),
         ));
     }
-    let opening = tokio::task::spawn_blocking(move || place.open());
-    let jobs = opening.await.map_err(|e| Status::internal(e.to_string()))?;
+    let jobs = blocking(move || place.open()).await?;
     let jobs = jobs.map_err(|e| Status::unavailable(e.to_string()))?;
     let (sender, receiver) = mpsc::channel(WAITING);
     let session = jobs.session();
-    let put =
-        Put { jobs, caller, address, session, sender, last: None, sent: None, progress: None };
+    let (last, sent, progress, owed) = (None, None, None, 0);
+    let put = Put { jobs, caller, address, session, sender, last, sent, progress, owed };
     tokio::spawn(async move {
         put.run(data).await;
         drop(share);
@@ -170,6 +169,8 @@ struct Put {
     sent: Option<i64>,
     /// The progress of the producer, once a record was taken.
     progress: Option<Arc<Progress>>,
+    /// Bytes that its last turn had too many.
+    owed: u64,
 }
 
 impl Put {
@@ -232,32 +233,39 @@ impl Put {
         Ok(())
     }
 
-    /// Stores a batch; waits while the storage is full.
+    /// Stores a batch, in as many turns as it takes; waits while the storage is full.
     async fn store(&mut self, batch: RecordBatch) -> Result<Stored, Status> {
+        let _waiting = self.jobs.waiting(bytes_of(&batch));
+        let columns = blocking(move || RecordColumns::of(&batch)).await?;
+        let columns = columns.map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let columns = Arc::new(columns);
+        let mut all = Stored { owed: self.owed, ..Stored::default() };
         loop {
+            let turn = self.jobs.turn(&self.caller, all.owed).await;
             let (jobs, caller) = (self.jobs.clone(), self.caller.clone());
             let (producer, epoch) = (self.address.producer.clone(), self.address.epoch);
-            let (batch, session) = (batch.clone(), self.session);
-            let storing = tokio::task::spawn_blocking(move || {
-                let columns = RecordColumns::of(&batch)?;
-                let stored = jobs.store_in(session, &caller, (&producer, epoch), |visit| {
-                    columns.for_each(visit)
-                })?;
-                Ok((stored, jobs.progress(&caller, &producer)))
+            let (columns, session, from) = (columns.clone(), self.session, all.passed);
+            let storing = blocking(move || {
+                let (stored, rest) =
+                    jobs.store_in(turn, (session, &caller), (&producer, epoch), |visit| {
+                        columns.for_each(from, visit)
+                    });
+                (stored, rest, jobs.progress(&caller, &producer))
             });
-            let stored = storing.await.map_err(|e| Status::internal(e.to_string()))?;
-            match stored {
-                Ok((stored, progress)) => {
-                    self.progress = progress;
-                    return Ok(stored);
+            let (stored, rest, progress) = storing.await?;
+            all.add(stored);
+            (self.owed, self.progress) = (all.owed, progress);
+            match rest {
+                None => return Ok(all),
+                Some(StoreError::TurnOver) => {}
+                Some(StoreError::Busy(_)) if !self.sender.is_closed() => sleep(RETRY_AFTER).await,
+                Some(e @ (StoreError::Busy(_) | StoreError::Lost)) => {
+                    return Err(Status::unavailable(e.to_string()));
                 }
-                Err(StoreError::Busy(_)) if !self.sender.is_closed() => sleep(RETRY_AFTER).await,
-                Err(e @ StoreError::Busy(_)) => return Err(Status::unavailable(e.to_string())),
-                Err(e @ StoreError::Lost) => return Err(Status::unavailable(e.to_string())),
-                Err(e @ StoreError::Batch(_)) => {
+                Some(e @ StoreError::Batch(_)) => {
                     return Err(Status::invalid_argument(e.to_string()));
                 }
-                Err(e @ StoreError::Producer(_)) => {
+                Some(e @ StoreError::Producer(_)) => {
                     return Err(Status::failed_precondition(e.to_string()));
                 }
             }
@@ -283,6 +291,19 @@ impl Put {
         let gone = |_| Status::cancelled("the client is gone");
         self.sender.send(Ok(result)).await.map_err(gone)
     }
+}
+
+/// Does work that blocks.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| Status::internal(e.to_string()))
+}
+
+/// Returns the bytes of the columns of a batch.
+fn bytes_of(batch: &RecordBatch) -> u64 {
+    let bytes = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_default();
+    batch.columns().iter().map(bytes).sum::<usize>() as u64
 }
 
 /// Adds to the refusal of a long message what its producer can do.

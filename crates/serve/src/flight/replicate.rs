@@ -70,7 +70,8 @@ impl ReplicaTask {
                 "make certificates with `skopos pki init`; on a network of friends add --insecure",
             ));
         }
-        place.expect_replica();
+        let scheme = if identity.is_some() { "grpc+tls" } else { "grpc" };
+        place.expect_replica(format!("{scheme}://{address}"));
         let hub = match &identity {
             Some(identity) => identity.names().node,
             None => rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase(),

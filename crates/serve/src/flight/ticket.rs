@@ -35,6 +35,8 @@ struct Payload {
     wanted: Wanted,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     segment: Option<SegmentGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    storage: Option<u64>,
 }
 
 /// The right to the file of a segment.
@@ -53,6 +55,8 @@ pub(super) struct Granted {
     pub(super) wanted: Wanted,
     /// The segment that has the parts of these jobs and no others, if its file is to be sent.
     pub(super) segment: Option<SegmentGrant>,
+    /// The storage whose parts are named, if another hub keeps a copy of it.
+    pub(super) storage: Option<u64>,
 }
 
 /// Returns the time, in seconds of UNIX time.
@@ -75,6 +79,7 @@ pub(super) fn ticket(
         jobs: granted.jobs,
         wanted: granted.wanted,
         segment: granted.segment,
+        storage: granted.storage,
     };
     Some(signer.sign(&serde_json::to_vec(&payload).ok()?))
 }
@@ -107,8 +112,8 @@ pub(super) fn check(
             "the ticket has ended; it is valid for five minutes",
         );
     }
-    let Payload { jobs, wanted, segment, .. } = payload;
-    Ok(Granted { jobs, wanted, segment })
+    let Payload { jobs, wanted, segment, storage, .. } = payload;
+    Ok(Granted { jobs, wanted, segment, storage })
 }
 
 #[cfg(test)]
@@ -129,7 +134,7 @@ mod tests {
             open_from: Some(3),
         }];
         let wanted = Wanted { from_ns: Some(7), ..Wanted::default() };
-        Granted { jobs, wanted, segment: None }
+        Granted { jobs, wanted, segment: None, storage: Some(u64::MAX) }
     }
 
     #[test]

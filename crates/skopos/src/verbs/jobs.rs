@@ -161,7 +161,7 @@ fn statement(args: &JobsArgs, now: SystemTime) -> String {
     };
     format!(
         "SELECT job, \"user\", project, application, state, started_at, ended_at, nodes, cpu_seconds, \
-         resident_bytes_max, samples, lost FROM jobs {conditions}ORDER BY {} DESC NULLS LAST, job LIMIT {}",
+         resident_bytes_max, samples, lost, copy_of FROM jobs {conditions}ORDER BY {} DESC NULLS LAST, job LIMIT {}",
         args.sort.column(),
         args.limit
     )

@@ -82,7 +82,7 @@ pub(crate) fn records(folder: &Path, job: &str) -> usize {
     segments(folder).into_iter().map(of).sum()
 }
 
-fn fetched(ran: &Ran) -> (i32, Json) {
+pub(crate) fn fetched(ran: &Ran) -> (i32, Json) {
     let document = ran.json();
     check("job_fetch", &document);
     (ran.code, document)

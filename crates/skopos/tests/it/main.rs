@@ -51,6 +51,7 @@ mod lab;
 mod bucket;
 mod faults;
 mod replica;
+mod replica_answers;
 mod together;
 #[path = "../../../hub/src/catalogue/postgres/server.rs"]
 mod postgres_server;

@@ -32,7 +32,7 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase()
 }
 
-fn has_segment(folder: &Path) -> bool {
+pub(crate) fn has_segment(folder: &Path) -> bool {
     std::fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -123,15 +123,18 @@ async fn the_level_replica_waits_for_the_replica_and_needs_one() {
 }
 
 /// A hub with a certificate, and what it prints.
-struct Hub {
-    running: Running,
-    flight: String,
+pub(crate) struct Hub {
+    pub(crate) running: Running,
+    pub(crate) flight: String,
 }
 
 impl Hub {
-    fn start(dir: tempfile::TempDir, replica: Option<&str>) -> Self {
-        let at = || format!("127.0.0.1:{}", free_port());
-        let (live, flight) = (format!("tls/{}", at()), at());
+    pub(crate) fn start(dir: tempfile::TempDir, replica: Option<&str>) -> Self {
+        Self::start_at(dir, replica, format!("127.0.0.1:{}", free_port()))
+    }
+
+    pub(crate) fn start_at(dir: tempfile::TempDir, replica: Option<&str>, flight: String) -> Self {
+        let live = format!("tls/127.0.0.1:{}", free_port());
         let config = dir.path().join("hub.toml");
         let text = replica.map(|at| format!("[hub.jobs]\nreplica = \"{at}\"\n"));
         std::fs::write(&config, text.unwrap_or_default()).expect("written");
@@ -157,36 +160,36 @@ impl Hub {
     }
 }
 
-#[test]
-fn a_hub_with_its_certificate_is_copied_and_a_node_is_refused() {
+/// Makes a site. Returns the folders of its first hub, of a second hub and of a node, which are not running.
+pub(crate) fn site() -> [tempfile::TempDir; 3] {
     let first = runtime_dir();
     let made = ["pki", "init", "--site", "s1", "--node", "hub1", "--host", "127.0.0.1"];
     assert_eq!(run(first.path(), &made).code, 0);
     let http = format!("127.0.0.1:{}", free_port());
-    let keeper = {
-        // The certificates are given out over HTTP.
-        let live = format!("tls/127.0.0.1:{}", free_port());
-        let args = ["up", "--live", "--listen", &live, "--http", &http, "--flight", "none"];
-        let child = skopos(first.path(), &args).stdout(Stdio::null()).spawn().expect("starts");
-        let running = Running { dir: first, child, _stdout: None };
-        eventually("it listens", || std::net::TcpStream::connect(&http).is_ok());
-        let join = |node: &str, args: &[&str]| {
-            let token = running.run(&[&["pki", "token", "--node", node], args].concat());
-            let dir = runtime_dir();
-            let token = token.stdout.trim().to_owned();
-            let joined = run(dir.path(), &["join", &http, "--token", &token, "--node", node]);
-            assert_eq!(joined.code, 0, "{joined:?}");
-            dir
-        };
-        let hub = join("hub2", &["--hub-at", "127.0.0.1"]);
-        let node = join("n03", &[]);
-        (running, hub, node)
+    // The certificates are given out over HTTP.
+    let live = format!("tls/127.0.0.1:{}", free_port());
+    let args = ["up", "--live", "--listen", &live, "--http", &http, "--flight", "none"];
+    let child = skopos(first.path(), &args).stdout(Stdio::null()).spawn().expect("starts");
+    let mut running = Running { dir: first, child, _stdout: None };
+    eventually("it listens", || std::net::TcpStream::connect(&http).is_ok());
+    let join = |node: &str, args: &[&str]| {
+        let token = running.run(&[&["pki", "token", "--node", node], args].concat());
+        let dir = runtime_dir();
+        let token = token.stdout.trim().to_owned();
+        let joined = run(dir.path(), &["join", &http, "--token", &token, "--node", node]);
+        assert_eq!(joined.code, 0, "{joined:?}");
+        dir
     };
-    let (mut authority, hub, node) = keeper;
-    authority.kill();
+    let (hub, node) = (join("hub2", &["--hub-at", "127.0.0.1"]), join("n03", &[]));
+    running.kill();
+    [std::mem::replace(&mut running.dir, runtime_dir()), hub, node]
+}
+
+#[test]
+fn a_hub_with_its_certificate_is_copied_and_a_node_is_refused() {
+    let [first, hub, node] = site();
     let keeper = Hub::start(hub, None);
-    let dir = std::mem::replace(&mut authority.dir, runtime_dir());
-    let primary = Hub::start(dir, Some(&keeper.flight));
+    let primary = Hub::start(first, Some(&keeper.flight));
     primary.store();
     let copies = keeper.running.path().join("state/replicas");
     eventually("the copy is there", || {

@@ -11,7 +11,9 @@ use skopos_model::job::{JobId, JobRecord, RecordError};
 use thiserror::Error as ThisError;
 
 use super::jobs::{OpenJob, Place, SealedParts};
-use super::limits::{CAPACITY, IntakeLimits, MAX_LOG_BYTES, MAX_PRODUCER_BYTES, MAX_PRODUCERS};
+use super::limits::{
+    CAPACITY, IntakeLimits, MAX_LOG_BYTES, MAX_PRODUCER_BYTES, MAX_PRODUCERS, SHARE_OF_FREE,
+};
 use super::logs::{LogUse, Logs};
 use super::producers::{Producer, Producers, Progress, Slot, description};
 use super::recover::{Recovered, recover};
@@ -94,12 +96,18 @@ pub enum Refusal {
     /// The storage has no room until parts are sealed or the disk has more of it. The record can be sent again.
     #[error("the storage is full: {0}")]
     Full(&'static str),
+    /// Too much waits for the next commit. The record can be sent again after that.
+    #[error("too much waits for the disk")]
+    Uncommitted,
+    /// The producer has its share of the room, and waits until its records are sealed. Other producers do not.
+    #[error("the producer has its share of the room for {0} that are not sealed")]
+    Share(&'static str),
 }
 
 impl Refusal {
     /// Returns true if the same record may be taken later.
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Full(_))
+        matches!(self, Self::Full(_) | Self::Uncommitted | Self::Share(_))
     }
 }
 
@@ -321,7 +329,6 @@ impl Intake {
         (producer, epoch, sequence): (Slot, i64, i64),
         now: Timestamp,
     ) -> Result<PushOutcome, Refusal> {
-        let full = Refusal::Full("too much waits for the disk");
         let name = self.producers.get(producer).map(|known| known.name.as_str());
         let job = self.jobs.get(id).zip(name);
         // Its producer did not get the acknowledgement, and the log that had the record is gone.
@@ -338,7 +345,8 @@ impl Intake {
         let index = self.index_of(producer, epoch)?;
         self.content.clear();
         record.write(&mut self.content);
-        let at = self.log.append(index, sequence, &self.content).ok_or(full)?;
+        let at = self.log.append(index, sequence, &self.content);
+        let at = at.ok_or(Refusal::Uncommitted)?;
         let (generation, length) = (self.generation, self.content.len() as u32);
         let place = Place { generation, at, length, producer, epoch, sequence };
         let added = self.jobs.get_mut(id).map(|job| job.add(record, place, now));
@@ -348,6 +356,7 @@ impl Intake {
         self.logs.added(generation);
         if let Some(known) = self.producers.get_mut(producer) {
             (known.last, known.seen) = (sequence, now);
+            known.bytes += u64::from(length);
             if added.is_some_and(|added| added.is_first) {
                 known.unsealed.insert((epoch, sequence));
             }
@@ -371,6 +380,29 @@ impl Intake {
         }
     }
 
+    /// Refuses a new record of a producer that has its share of the room. An intake that follows another one has no shares: the
+    /// other one has asked.
+    ///
+    /// # Errors
+    /// [`Refusal::Share`].
+    pub fn check_share(&self, pushed: &Pushed<'_>) -> Result<(), Refusal> {
+        let known = self.producers.find(pushed.producer).and_then(|slot| self.producers.get(slot));
+        let number = (pushed.epoch, pushed.sequence);
+        let Some(producer) = known.filter(|known| number > (known.epoch, known.last)) else {
+            return Ok(());
+        };
+        let free = self.limits.max_bytes.saturating_sub(self.log_bytes());
+        if producer.bytes > free.saturating_mul(SHARE_OF_FREE) {
+            return Err(Refusal::Share("records"));
+        }
+        let free = self.limits.max_jobs.saturating_sub(self.jobs.len()) as u64;
+        let is_much = producer.unsealed.len() as u64 > free.saturating_mul(SHARE_OF_FREE);
+        if is_much && pushed.record.id().is_ok_and(|id| !self.jobs.contains_key(&id)) {
+            return Err(Refusal::Share("jobs"));
+        }
+        Ok(())
+    }
+
     /// Adds a new producer.
     fn admit(&mut self, name: &str, epoch: i64, now: Timestamp) -> Result<Slot, Refusal> {
         let has_length = (1..=MAX_PRODUCER_BYTES).contains(&name.len());
@@ -388,11 +420,11 @@ impl Intake {
 
     /// Returns the index in the current log of a producer in an epoch.
     fn index_of(&mut self, slot: Slot, epoch: i64) -> Result<u32, Refusal> {
-        let full = Refusal::Full("too much waits for the disk");
         let known = self.producers.get(slot);
         if known.is_some_and(|producer| producer.epoch < epoch) {
             self.producers.begin_epoch(slot, epoch);
         }
+        let full = Refusal::Uncommitted;
         let Some(producer) = self.producers.get_mut(slot) else { return Err(full) };
         if let Some(index) = producer.index {
             return Ok(index);
@@ -675,6 +707,7 @@ impl Intake {
         let before = std::mem::take(&mut job.firsts);
         for place in job.seal(part, entry, &rest) {
             self.logs.removed(place.generation);
+            self.producers.removed(place.producer, place.length);
         }
         self.producers.change_firsts(&before, &job.firsts);
         if job.places.is_empty() {

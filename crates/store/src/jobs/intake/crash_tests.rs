@@ -143,7 +143,7 @@ impl Run {
                     self.pushed.push(Known { job, producer, epoch, sequence, is_durable });
                 }
             }
-            Err(Refusal::Full(_)) => {}
+            Err(Refusal::Full(_) | Refusal::Uncommitted) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -254,6 +254,7 @@ impl Run {
             }
         }
         self.note();
+        self.check_shares();
         if self.random.once_in(8) {
             self.check_sealed();
         }
@@ -330,6 +331,22 @@ impl Run {
             is_stored
         });
         assert_eq!(stored, BTreeMap::new(), "records that no producer sent");
+        self.check_shares();
+    }
+}
+
+impl Run {
+    /// Checks that each producer holds the bytes of its unsealed records.
+    fn check_shares(&mut self) {
+        let intake = self.intake();
+        let mut held: BTreeMap<u32, u64> = BTreeMap::new();
+        for place in intake.jobs.values().flat_map(|job| &job.places) {
+            *held.entry(place.producer).or_default() += u64::from(place.length);
+        }
+        for producer in intake.producers.iter() {
+            let slot = intake.producers.find(&producer.name).expect("a slot");
+            assert_eq!(producer.bytes, held.get(&slot).copied().unwrap_or_default());
+        }
     }
 }
 

@@ -30,6 +30,8 @@ mod core;
 mod replicated;
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod share_tests;
 
 pub use self::core::{Intake, PushOutcome, Pushed, Refusal};
 pub use jobs::{OpenJob, SealedParts};

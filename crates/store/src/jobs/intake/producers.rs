@@ -46,6 +46,8 @@ pub(super) struct Producer {
     pub(super) seen: Timestamp,
     /// The first unsealed record of each open job, as epoch and sequence.
     pub(super) unsealed: BTreeSet<(i64, i64)>,
+    /// Bytes of its unsealed records.
+    pub(super) bytes: u64,
     pub(super) progress: Arc<Progress>,
 }
 
@@ -117,6 +119,7 @@ impl Producers {
             index,
             seen: now,
             unsealed: BTreeSet::new(),
+            bytes: 0,
             progress: Arc::new(Progress(Mutex::new(reached))),
         };
         let slot = match self.free.pop() {
@@ -137,6 +140,13 @@ impl Producers {
             let before = i64::MIN;
             (producer.epoch, producer.index) = (epoch, None);
             (producer.last, producer.durable, producer.replica) = (before, before, before);
+        }
+    }
+
+    /// Notes that a record of a producer is sealed.
+    pub(super) fn removed(&mut self, slot: Slot, bytes: u32) {
+        if let Some(producer) = self.get_mut(slot) {
+            producer.bytes = producer.bytes.saturating_sub(u64::from(bytes));
         }
     }
 

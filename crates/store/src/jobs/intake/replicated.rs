@@ -112,6 +112,7 @@ impl Intake {
         let name = |slot| producers.get(slot).map(|producer| producer.name.clone());
         for place in job.cover(number, marks, name) {
             self.logs.removed(place.generation);
+            self.producers.removed(place.producer, place.length);
         }
         let after = job.firsts.clone();
         if job.places.is_empty() {

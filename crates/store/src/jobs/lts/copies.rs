@@ -73,6 +73,11 @@ pub fn is_segment_name(name: &str) -> bool {
 pub type Version = (u64, usize);
 
 impl Lts {
+    /// Returns false if no segment has a part of a job. No file is read.
+    pub fn may_have(&self, id: &JobId) -> bool {
+        !self.state().index.find(id).is_empty()
+    }
+
     /// Returns the state of the list of segments.
     pub fn version(&self) -> Version {
         let state = self.state();

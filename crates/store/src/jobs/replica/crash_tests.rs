@@ -145,7 +145,7 @@ impl Run {
             }
             // The process ended before it had acknowledged the record.
             Ok(PushOutcome::Duplicate) => self.producers[producer].1 = sequence + 1,
-            Err(Refusal::Full(_)) => {}
+            Err(Refusal::Full(_) | Refusal::Uncommitted) => {}
             Err(other) => panic!("{other:?}"),
         }
     }

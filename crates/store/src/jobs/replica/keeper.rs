@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use skopos_model::job::{JobId, JobRecord};
-use skopos_model::{ByteReader, Timestamp};
+use skopos_model::{ByteReader, Timestamp, unpoisoned};
 use thiserror::Error as ThisError;
 
 use super::message::{LogPlace, Message, Reply, Sent, next_record};
@@ -34,6 +34,7 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
 const APPLY: &str = "apply";
+const REPLICA: &str = "replica";
 
 /// The primary of a keeper.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +52,9 @@ pub struct Keeping<'n> {
 pub struct Keeper {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
-    intake: Intake,
-    lts: Lts,
+    /// Shared with readers of the copy, as the segments are.
+    intake: Arc<Mutex<Intake>>,
+    lts: Arc<Lts>,
     id: u64,
     /// The end of the records that no commit has written yet.
     end: Option<LogPlace>,
@@ -134,8 +136,34 @@ impl Keeper {
             }
         }
         let intake = Intake::on(disk.clone(), &folder.join("sts"), limits, &Marks(&lts), now)?;
+        let (intake, lts) = (Arc::new(Mutex::new(intake)), Arc::new(lts));
         let (folder, round) = (folder.to_path_buf(), Round::default());
         Ok(Self { disk, folder, intake, lts, id, end: None, is_full: false, round, incoming: None })
+    }
+
+    /// Returns the site and the number of the storage of which a folder has a copy; `None` if it has none.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is damaged.
+    pub fn kept_in(folder: &Path) -> Result<Option<(String, u64)>, Error> {
+        let disk = OsDisk;
+        let (site, path) = (folder.join("site"), folder.join(REPLICA));
+        let text = match disk.read(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(io_at(&path, "it cannot be read"))?,
+        };
+        let (storage, _) = numbers_of(&path, &text)?;
+        let site = disk.read(&site).map_err(io_at(&site, "it cannot be read"))?;
+        Ok(Some((String::from_utf8_lossy(&site).trim_end().to_owned(), storage)))
+    }
+
+    /// Returns the records of the copy that are not in segments, and its segments.
+    pub fn content(&self) -> (Arc<Mutex<Intake>>, Arc<Lts>) {
+        (self.intake.clone(), self.lts.clone())
+    }
+
+    fn intake(&self) -> MutexGuard<'_, Intake> {
+        unpoisoned(self.intake.lock())
     }
 
     /// Finishes what a crash interrupted in the folder of a copy, so that a hub can open it as its jobs.
@@ -156,12 +184,12 @@ impl Keeper {
     /// Returns the bytes of the logs, and the number and bytes of segments.
     pub fn size(&self) -> (u64, usize, u64) {
         let (segments, _, bytes) = self.lts.size();
-        (self.intake.log_bytes(), segments, bytes)
+        (self.intake().log_bytes(), segments, bytes)
     }
 
     /// Returns the number of jobs with records that are not in segments.
     pub fn open_jobs(&self) -> usize {
-        self.intake.jobs().len()
+        self.intake().jobs().len()
     }
 
     /// Takes a message. Its records are on the disk after the next [`commit`](Self::commit).
@@ -217,10 +245,12 @@ impl Keeper {
         let record = record.ok_or(TakeError::Invalid("a record is not whole"))?;
         let (epoch, sequence) = (sent.epoch, sent.sequence);
         let pushed = Pushed { producer: sent.producer, epoch, sequence, record };
-        match self.intake.push(&pushed, &Marks(&self.lts), now) {
+        let outcome = self.intake().push(&pushed, &Marks(&self.lts), now);
+        match outcome {
             // Records of an earlier epoch came before those of the later one.
             Ok(_) | Err(Refusal::Stale { .. }) => Ok(None),
             Err(Refusal::Full(why)) => Ok(Some(why)),
+            Err(Refusal::Uncommitted) => Ok(Some("too much waits for its disk")),
             Err(_) => Err(TakeError::Invalid("a record that no primary stores")),
         }
     }
@@ -235,10 +265,11 @@ impl Keeper {
     }
 
     fn write(&mut self, now: Timestamp) -> Result<(), Error> {
-        self.intake.forget_news();
-        let written = self.intake.commit().and_then(|()| self.intake.rotate(now));
-        if written.is_err() && self.intake.is_lost() {
-            self.intake.reopen(&Marks(&self.lts), now)?;
+        let mut intake = self.intake();
+        intake.forget_news();
+        let written = intake.commit().and_then(|()| intake.rotate(now));
+        if written.is_err() && intake.is_lost() {
+            intake.reopen(&Marks(&self.lts), now)?;
         }
         written
     }
@@ -348,7 +379,7 @@ impl Keeper {
             let parts = self.lts.adopt(&incoming, Some(&self.round.names))?;
             for part in parts {
                 // A log that cannot be removed is removed after a later commit, which names the failure.
-                let _ = self.intake.covered(&part.id, part.number, &part.marks);
+                let _ = self.intake().covered(&part.id, part.number, &part.marks);
             }
             remove(&*self.disk, &self.folder.join(APPLY))?;
             let synced = self.disk.sync_folder(&self.folder);
@@ -415,20 +446,16 @@ fn read_list(bytes: &[u8]) -> Option<BTreeSet<String>> {
 /// Notes the site and the storage of a new folder, and refuses those of another one. Returns the number of the replica.
 fn identify(disk: &dyn Disk, folder: &Path, keeping: Keeping<'_>) -> Result<u64, Error> {
     let Keeping { site, storage, id } = keeping;
-    let path = folder.join("replica");
+    let path = folder.join(REPLICA);
     match disk.read(&path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             write(disk, folder, "site", &format!("{site}\n"))?;
-            write(disk, folder, "replica", &format!("{storage:016x}\n{id:016x}\n"))?;
+            write(disk, folder, REPLICA, &format!("{storage:016x}\n{id:016x}\n"))?;
             Ok(id)
         }
         read => {
             let text = read.map_err(io_at(&path, "it cannot be read"))?;
-            let text = String::from_utf8_lossy(&text).into_owned();
-            let mut numbers = text.lines().map(|line| u64::from_str_radix(line, 16).ok());
-            let (Some(Some(known)), Some(Some(id))) = (numbers.next(), numbers.next()) else {
-                return Err(Error::damaged(&path, &"it does not have two numbers"));
-            };
+            let (known, id) = numbers_of(&path, &text)?;
             if known != storage {
                 let why = "it has the copy of another storage of this hub, which may be the only one that is left; \
                            take it over with `skopos mds promote`, or remove it";
@@ -436,6 +463,16 @@ fn identify(disk: &dyn Disk, folder: &Path, keeping: Keeping<'_>) -> Result<u64,
             }
             Ok(id)
         }
+    }
+}
+
+/// Reads the numbers of the storage and of the replica.
+fn numbers_of(path: &Path, text: &[u8]) -> Result<(u64, u64), Error> {
+    let text = String::from_utf8_lossy(text);
+    let mut numbers = text.lines().map(|line| u64::from_str_radix(line, 16).ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(Some(storage)), Some(Some(id))) => Ok((storage, id)),
+        _ => Err(Error::damaged(path, &"it does not have two numbers")),
     }
 }
 

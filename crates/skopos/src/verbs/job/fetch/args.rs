@@ -33,15 +33,16 @@ pub(crate) struct FetchArgs {
     /// Ask the other sites too that the hub knows
     #[arg(long)]
     pub(super) all_sites: bool,
-    /// URL of a hub's Flight listener [default: the hub of this machine]
+    /// URL of a hub's Flight listener; repeat it for a hub of the same site that is asked if the first one does not answer
+    /// [default: the hub of this machine]
     #[arg(long, value_name = "URL")]
-    pub(super) hub: Option<String>,
+    pub(super) hub: Vec<String>,
     /// Certificate of the authority of the hub's site, for `grpc+tls`
     #[arg(long, value_name = "FILE", requires = "hub")]
     pub(super) authority: Option<PathBuf>,
-    /// File with a token of the user
+    /// File with a token of the user; repeat it for each `--hub`, in the same order, if they have different tokens
     #[arg(long, value_name = "FILE", requires = "hub")]
-    pub(super) token_file: Option<PathBuf>,
+    pub(super) token_file: Vec<PathBuf>,
     /// File with a token of the user at another site
     #[arg(long, value_name = "SITE=FILE", requires = "all_sites", value_parser = of_site)]
     pub(super) site_token: Vec<OfSite>,

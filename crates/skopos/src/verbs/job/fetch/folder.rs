@@ -140,13 +140,13 @@ impl Folder {
 
     /// Returns what is to be downloaded: endpoints with a part that is not there.
     pub(super) fn tasks(&self, found: OfSite) -> Vec<Task> {
-        let OfSite { site, address, endpoints } = found;
+        let OfSite { site, hubs, endpoints } = found;
         let is_wanted = |endpoint: &FoundEndpoint| {
             let mut all = endpoint.metadata.jobs.iter().flat_map(parts);
             !endpoint.metadata.sealed || all.any(|(id, part)| !self.has(&id, part))
         };
         let wanted = endpoints.into_iter().filter(is_wanted);
-        let task = |endpoint| Task { site: site.clone(), address: address.clone(), endpoint };
+        let task = |endpoint| Task { site: site.clone(), hubs: hubs.clone(), endpoint };
         wanted.map(task).collect()
     }
 }

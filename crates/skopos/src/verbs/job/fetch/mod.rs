@@ -8,6 +8,7 @@ mod arrival;
 mod workers;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,7 @@ struct Fetched {
 
 pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure> {
     let began = Instant::now();
-    let address = address_of(global, args)?;
+    let addresses = addresses_of(global, args)?;
     let records = skopos_hub::jobs::Wanted {
         kinds: args.kind.iter().cloned().collect(),
         schemas: args.schema.iter().cloned().collect(),
@@ -65,7 +66,7 @@ pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure
     let (mut round, mut idle) = (0, 0);
     while idle < IDLE_ROUNDS {
         // A damaged segment has other jobs that are whole, which a round after one without progress gets one by one.
-        let Found { sites, mut missing, jobs } = ask(&address, args, &records, idle == 0)?;
+        let Found { sites, mut missing, jobs } = ask(&addresses, args, &records, idle == 0)?;
         (fetched.jobs, fetched.sites) = (jobs, sites.keys().cloned().collect());
         let mut tasks = Vec::new();
         for (site, found) in sites {
@@ -99,10 +100,18 @@ pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure
     Ok(if fetched.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Returns the address that the user gave, else that of the hub of this machine.
-fn address_of(global: &Global, args: &FetchArgs) -> Result<HubAddress, Failure> {
-    if let Some(url) = &args.hub {
-        return HubAddress::new(url, args.authority.as_deref(), args.token_file.as_deref());
+/// Returns the addresses that the user gave, else that of the hub of this machine.
+fn addresses_of(global: &Global, args: &FetchArgs) -> Result<Vec<HubAddress>, Failure> {
+    if !args.hub.is_empty() {
+        let (authority, files) = (args.authority.as_deref(), &args.token_file);
+        if files.len() > 1 && files.len() != args.hub.len() {
+            let (hubs, files) = (args.hub.len(), files.len());
+            return Err(Failure::new(format!("{files} files of tokens are given for {hubs} hubs"))
+                .hint("give one for all of them, or one for each `--hub` in the same order"));
+        }
+        let token = |at: usize| files.get(at).or(files.first()).map(PathBuf::as_path);
+        let hubs = args.hub.iter().enumerate();
+        return hubs.map(|(at, url)| HubAddress::new(url, authority, token(at))).collect();
     }
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
     let stream = reach(&dir, TIMEOUT)?.ok_or_else(|| {
@@ -110,7 +119,7 @@ fn address_of(global: &Global, args: &FetchArgs) -> Result<HubAddress, Failure> 
             .hint("name one with `--hub URL`, or start one with `skopos up` or `skopos hub`")
     })?;
     let found = flight_url(&stream)?;
-    HubAddress::new(&found.url, found.authority.as_deref(), None)
+    Ok(vec![HubAddress::new(&found.url, found.authority.as_deref(), None)?])
 }
 
 fn show(fetched: &Fetched, out: &mut Out) -> Result<(), Failure> {

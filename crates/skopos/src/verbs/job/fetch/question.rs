@@ -8,7 +8,7 @@ use skopos_serve::fetch::{Fetcher, HubAddress};
 use skopos_term::Failure;
 
 use super::args::{FetchArgs, OfSite as OfSiteFile};
-use super::task::{Missing, OfSite};
+use super::task::{Missing, OfSite, SiteHubs};
 
 /// The most ids of one command.
 const MAX_IDS: usize = 500;
@@ -35,9 +35,10 @@ fn names_of(typed: &str) -> Vec<JobName> {
     std::iter::once(whole).chain(run).collect()
 }
 
-/// Asks where the jobs lie, and with `segments` for the files of whole segments. The hub of the address must answer; another site that does not is missing.
+/// Asks where the jobs lie, and with `segments` for the files of whole segments. One hub of the addresses must answer; another
+/// site that does not is missing.
 pub(super) fn ask(
-    address: &HubAddress,
+    addresses: &[HubAddress],
     args: &FetchArgs,
     records: &Wanted,
     segments: bool,
@@ -63,7 +64,10 @@ pub(super) fn ask(
             .collect(),
     };
     let mut found = Found { sites: BTreeMap::new(), missing: Vec::new(), jobs: 0 };
-    let others = ask_one(address, &commands, &mut found)?;
+    let (address, others) = ask_first(addresses, &commands, &mut found)?;
+    for of in found.sites.values_mut() {
+        of.hubs.named = addresses.to_vec();
+    }
     if args.all_sites {
         let named = args.site_token.iter().chain(&args.site_authority);
         if let Some(unknown) = named.map(|of| &of.site).find(|site| !others.contains_key(*site)) {
@@ -91,6 +95,22 @@ pub(super) fn ask(
     Ok(found)
 }
 
+/// Asks the first of some hubs that answers. Returns it, and the other sites that it knows.
+fn ask_first<'a>(
+    addresses: &'a [HubAddress],
+    commands: &[PlacesCommand],
+    found: &mut Found,
+) -> Result<(&'a HubAddress, BTreeMap<String, String>), Failure> {
+    let mut failure = None;
+    for address in addresses {
+        match ask_one(address, commands, found) {
+            Ok(others) => return Ok((address, others)),
+            Err(e) => failure = failure.or(Some(e)),
+        }
+    }
+    Err(failure.unwrap_or_else(|| Failure::new("there is no hub to ask")))
+}
+
 /// Asks one hub all commands. Returns the other sites that it knows.
 fn ask_one(
     address: &HubAddress,
@@ -115,7 +135,8 @@ fn ask_one(
     }
     found.jobs += jobs;
     if let Some(site) = site {
-        let of = OfSite { site: site.clone(), address: address.clone(), endpoints };
+        let hubs = SiteHubs { asked: address.clone(), named: Vec::new() };
+        let of = OfSite { site: site.clone(), hubs, endpoints };
         found.sites.insert(site, of);
     }
     Ok(others)

@@ -5,20 +5,40 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use skopos_hub::jobs::OfJob;
 use skopos_model::job::JobId;
+use skopos_serve::downloads::SAME_HUB;
 use skopos_serve::fetch::{FoundEndpoint, HubAddress};
 
 /// The places of the jobs of one site.
 pub(super) struct OfSite {
     pub(super) site: String,
-    pub(super) address: HubAddress,
+    pub(super) hubs: SiteHubs,
     pub(super) endpoints: Vec<FoundEndpoint>,
+}
+
+/// The hubs of a site that the user has named.
+#[derive(Clone)]
+pub(super) struct SiteHubs {
+    /// The hub that was asked.
+    pub(super) asked: HubAddress,
+    /// All of them, each with the token of the user there.
+    pub(super) named: Vec<HubAddress>,
+}
+
+impl SiteHubs {
+    /// Returns the address of a location of Flight.
+    pub(super) fn at(&self, location: &str) -> HubAddress {
+        if location == SAME_HUB {
+            return self.asked.clone();
+        }
+        let named = self.named.iter().find(|hub| hub.url == location).cloned();
+        named.unwrap_or_else(|| self.asked.at(location))
+    }
 }
 
 /// An endpoint to download.
 pub(super) struct Task {
     pub(super) site: String,
-    /// The hub that was asked.
-    pub(super) address: HubAddress,
+    pub(super) hubs: SiteHubs,
     pub(super) endpoint: FoundEndpoint,
 }
 

@@ -9,7 +9,8 @@ use skopos_hub::jobs::PlacedRecord;
 use skopos_model::Timestamp;
 use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
-use skopos_serve::fetch::{FetchError, Fetcher};
+use skopos_serve::downloads::SAME_HUB;
+use skopos_serve::fetch::{FetchError, Fetcher, HubAddress};
 use skopos_store::jobs::{JobPart, SegmentWriter};
 use skopos_term::Failure;
 
@@ -90,15 +91,16 @@ fn fetch(
     folder: &Folder,
     hubs: &mut HashMap<String, Fetcher>,
 ) -> Result<(u64, u64, u64), FetchError> {
-    let asked = vec![task.address.url.clone()];
+    let asked = vec![SAME_HUB.to_owned()];
     let locations = match task.endpoint.locations.is_empty() {
         true => &asked,
         false => &task.endpoint.locations,
     };
     let mut failure = None;
-    for url in locations {
+    for location in locations {
+        let address = task.hubs.at(location);
         for _ in 0..BUSY_TIMES {
-            match fetch_from(url, task, folder, hubs) {
+            match fetch_from(&address, task, folder, hubs) {
                 Err(FetchError::Busy(e)) => {
                     failure = Some(FetchError::Busy(e));
                     thread::sleep(BUSY_PAUSE);
@@ -106,7 +108,7 @@ fn fetch(
                 Err(FetchError::Local(e)) => return Err(FetchError::Local(e)),
                 Err(e) => {
                     // The connection may be the reason.
-                    hubs.remove(url);
+                    hubs.remove(&address.url);
                     failure = Some(e);
                     break;
                 }
@@ -118,13 +120,14 @@ fn fetch(
 }
 
 fn fetch_from(
-    url: &str,
+    address: &HubAddress,
     task: &Task,
     folder: &Folder,
     hubs: &mut HashMap<String, Fetcher>,
 ) -> Result<(u64, u64, u64), FetchError> {
+    let url = address.url.as_str();
     if !hubs.contains_key(url) {
-        let hub = Fetcher::connect(&task.address.at(url)).map_err(FetchError::Failed)?;
+        let hub = Fetcher::connect(address).map_err(FetchError::Failed)?;
         hubs.insert(url.to_owned(), hub);
     }
     let Some(hub) = hubs.get_mut(url) else {
