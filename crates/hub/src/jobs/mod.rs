@@ -8,7 +8,7 @@
 //! the caller may read it.
 //!
 //! Read in this order: `batch`, `signal`, `replication`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `store`,
-//! `replicating`, `copies`, `place`, `spooled`, `mds`, `judging`, `columns`, `download`, `reads`.
+//! `replicating`, `copies`, `place`, `spooled`, `node_facts`, `from_nodes`, `mds`, `judging`, `columns`, `download`, `reads`.
 
 mod batch;
 mod signal;
@@ -25,7 +25,9 @@ mod replicating;
 mod copies;
 mod place;
 mod spooled;
+mod delivering;
 mod node_facts;
+mod from_nodes;
 mod mds;
 #[cfg(test)]
 mod mds_tests;
@@ -43,8 +45,9 @@ pub use columns::{PlacedRecord, download_schema, records_of};
 pub use copies::{Copies, Copy, CopyError, TakeOverError, take_over};
 pub use download::{Download, MAX_FOUND, MAX_PORTIONS, OfJob, Places, Portion, Wanted, holder_of};
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
-pub use node_facts::NodeFactsConfig;
-pub(crate) use node_facts::{MIN_EVERY, NodeFacts};
+pub(crate) use delivering::Delivering;
+pub(crate) use from_nodes::FromNodes;
+pub(crate) use node_facts::NodeFacts;
 pub use place::{JobsPlace, JobsSettings, PlaceError};
 pub use reads::{Question, ReadEntry, Reading};
 pub use replicating::{Replicated, Replicating};
