@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use skopos_agent::{MIRROR_NAME, host_name};
 use skopos_agent::config::InsightConfig;
+use skopos_agent::{MIRROR_NAME, host_name};
 use skopos_model::{Sample, Timestamp, Topic};
 use skopos_node::{LiveArgs, Renewing};
 use skopos_query::{Engine, Registry, Source};
 use skopos_shm::Host;
 use skopos_term::{Failure, state};
 use skopos_wire::{
-    DeliveryResponder, Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher, Plane, PlaneConfig,
-    RenewalResponder,
+    DeliveryResponder, Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher,
+    Plane, PlaneConfig, RenewalResponder,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;

@@ -82,7 +82,9 @@ impl Node {
             }
             agent.join(Box::new(joined));
         } else if jobs.is_some() {
-            tell("warning: without --live the agent delivers no facts of jobs; the table [jobs] has no effect");
+            tell(
+                "warning: without --live the agent delivers no facts of jobs; the table [jobs] has no effect",
+            );
         }
         Ok(Self { archiver, agent })
     }

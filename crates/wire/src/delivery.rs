@@ -238,7 +238,8 @@ fn few(count: usize) -> Result<usize, Error> {
 /// Reads the ids of jobs.
 fn ids(reader: &mut MessageReader<'_>) -> Result<Vec<String>, Error> {
     let count = few(reader.count(1)?)?;
-    (0..count).map(|_| reader.text().map(str::to_owned)).collect()
+    let id = |text: &str| JobId::new(text, 0).map(|_| text.to_owned()).map_err(|_| Error::Text);
+    (0..count).map(|_| reader.text().and_then(id)).collect()
 }
 
 impl Plane {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::de::{Deserializer, Error};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error};
 use skopos_model::{Topic, TopicPattern};
 
 /// Facts of a node that are recorded with its jobs unless others are configured: those that findings read, and what people look
@@ -129,7 +129,8 @@ mod tests {
         let usual: JobsConfig = toml::from_str("").expect("valid");
         let facts = usual.facts();
         assert_eq!((facts.topics.len(), facts.every), (DEFAULT_TOPICS.len(), DEFAULT_EVERY));
-        let only = "facts = []\nfacts_every = \"1s\"\nhub = \"hub1\"\nspool = \"/var/spool/skopos\"";
+        let only =
+            "facts = []\nfacts_every = \"1s\"\nhub = \"hub1\"\nspool = \"/var/spool/skopos\"";
         let only: JobsConfig = toml::from_str(only).expect("valid");
         assert_eq!(only.facts(), JobFacts { topics: Vec::new(), every: MIN_EVERY });
         for (text, expected) in [

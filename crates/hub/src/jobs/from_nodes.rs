@@ -38,9 +38,8 @@ impl FromNodes {
         let Some(jobs) = jobs else { return Ok(JobsOfNode::default()) };
         let of_node = Filter { host: Some(node.to_owned()), ..running(&jobs) };
         let rows = find(&jobs, of_node, MAX_JOBS_OF_NODE)?;
-        let is_running = |row: &JobRow| {
-            may_run(row.started, row.requested.get("wall_seconds").copied(), now())
-        };
+        let is_running =
+            |row: &JobRow| may_run(row.started, row.requested.get("wall_seconds").copied(), now());
         let mut of_node = JobsOfNode::default();
         of_node.running.extend(rows.into_iter().filter(is_running).map(|row| row.id));
         for id in seen {
@@ -97,8 +96,7 @@ enum Standing {
 /// Returns the standing of the job with an id, by its last run.
 fn standing(jobs: &Jobs, id: &str) -> Result<Standing, String> {
     let site = Some(jobs.site().to_owned());
-    let filter =
-        Filter { job: Some(id.to_owned()), site, ..Filter::new(Visibility::Everything) };
+    let filter = Filter { job: Some(id.to_owned()), site, ..Filter::new(Visibility::Everything) };
     let rows = find(jobs, filter, MAX_RUNS)?;
     let Some(last) = rows.into_iter().max_by_key(|row| row.id.generation()) else {
         return Ok(Standing::Unknown);

@@ -116,10 +116,7 @@ struct Known {
 }
 
 impl Recorder {
-    fn new(
-        topics: Vec<TopicPattern>,
-        (source, delivering): (Arc<dyn Source>, Delivering),
-    ) -> Self {
+    fn new(topics: Vec<TopicPattern>, (source, delivering): (Arc<dyn Source>, Delivering)) -> Self {
         let (epoch, known) = (now().as_nanos(), HashMap::new());
         let (ahead, sequence, trouble) = (0, 0, None);
         Self { topics, source, delivering, known, epoch, ahead, sequence, trouble }

@@ -85,7 +85,8 @@ impl Contact {
     /// Sends a batch to the hub that has answered.
     pub(super) fn records(&self, batch: &SpooledBatch) -> Sent {
         let of = |record: usize| record + HEAD_OF_RECORD_BYTES;
-        let bytes: usize = batch.records.iter().map(|(_, record)| of(record.as_bytes().len())).sum();
+        let bytes: usize =
+            batch.records.iter().map(|(_, record)| of(record.as_bytes().len())).sum();
         if bytes + HEAD_BYTES > MAX_DELIVERY_BYTES {
             return Sent::Refused(format!("it has {bytes} bytes, too many for one message"));
         }

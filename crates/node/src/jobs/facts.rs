@@ -42,11 +42,7 @@ impl FactReader {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub(super) fn new(
-        node: &str,
-        dir: PathBuf,
-        topics: Vec<TopicPattern>,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(node: &str, dir: PathBuf, topics: Vec<TopicPattern>) -> Result<Self, Error> {
         let host = published_here(Host::open_dirs(vec![dir])?);
         let (versions, vertices) = (SegmentVersions::default(), Vec::new());
         Ok(Self { node: node.to_owned(), topics, host, versions, vertices })

@@ -111,13 +111,11 @@ impl Recorder {
                     continue;
                 }
             };
-            match self.lost.get_mut(&id) {
-                Some(before) => {
-                    before.records += loss.records;
-                    before.to_seconds = loss.to_seconds.or(before.to_seconds);
-                }
-                None if self.lost.len() < MAX_LOSSES => drop(self.lost.insert(id, loss)),
-                None => {}
+            if let Some(before) = self.lost.get_mut(&id) {
+                before.records += loss.records;
+                before.to_seconds = loss.to_seconds.or(before.to_seconds);
+            } else if self.lost.len() < MAX_LOSSES {
+                self.lost.insert(id, loss);
             }
         }
     }
@@ -129,8 +127,7 @@ impl Recorder {
         content: &[u8],
     ) {
         let (job, generation, node) = (id.job(), id.generation(), self.node.as_str());
-        let record =
-            StoredRecord::of(&JobRecord { kind, job, generation, node, time, content });
+        let record = StoredRecord::of(&JobRecord { kind, job, generation, node, time, content });
         let bytes = record.as_bytes().len();
         if recorded.batches.is_empty() || recorded.bytes + bytes > BATCH_BYTES {
             let (producer, epoch) = (self.producer.clone(), self.epoch);
@@ -180,10 +177,7 @@ mod tests {
         let first = round(&mut recorder, &values, &["7"]);
         assert_eq!(first, expected(&[(0, metrics, "7"), (1, sample, "7")]));
         let second = round(&mut recorder, &values, &["7", "8"]);
-        assert_eq!(
-            second,
-            expected(&[(2, sample, "7"), (3, metrics, "8"), (4, sample, "8")])
-        );
+        assert_eq!(second, expected(&[(2, sample, "7"), (3, metrics, "8"), (4, sample, "8")]));
         values.insert("load/load_5m".to_owned(), 2.0);
         let other_names = round(&mut recorder, &values, &["8"]);
         assert_eq!(other_names, expected(&[(5, metrics, "8"), (6, sample, "8")]));
@@ -193,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_has_taken_is_told_and_named_again() {
+    fn lost_measurements_are_told_and_named_again() {
         let at = |seconds: i64| Timestamp::from_nanos(seconds * 1_000_000_000);
         let mut recorder = Recorder::new("n01", at(5));
         let values = NodeValues::from([("load/load_1m".to_owned(), 1.0)]);
@@ -204,8 +198,7 @@ mod tests {
         let recorded = recorder.record(&ids(&["7"]), &values, at(30));
         let first = recorded.batches[0].records[0].1.get().and_then(|record| record.loss().ok());
         let why = WHY.to_owned();
-        let loss =
-            JobLoss { why, records: 2, from_seconds: Some(10.0), to_seconds: Some(20.0) };
+        let loss = JobLoss { why, records: 2, from_seconds: Some(10.0), to_seconds: Some(20.0) };
         assert_eq!(first, Some(loss));
         let kinds: Vec<Kind> = kinds(&recorded.batches).into_iter().map(|(_, k, _)| k).collect();
         assert_eq!(kinds, [Kind::Loss, Kind::Metrics, Kind::Sample]);

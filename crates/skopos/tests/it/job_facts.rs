@@ -145,7 +145,7 @@ fn facts_of_a_job_are_delivered_once_whatever_ends_meanwhile() {
     eventually("records wait while the hub is away", || waiting() > 0);
     let before = waiting();
     eventually("more of them come", || waiting() > before);
-    // What waits survives a kill, too.
+    // Waiting records survive a kill, too.
     node.restart();
     assert!(waiting() > 0);
     site.start_again();
@@ -198,7 +198,8 @@ fn a_node_delivers_nothing_for_jobs_of_another_one() {
 fn the_hub_leaves_nodes_out_that_deliver_themselves() {
     let dir = runtime_dir();
     let config = dir.path().join("skopos.toml");
-    let text = format!("{DELIVERS}[hub.jobs]\nfacts = [\"*/load/load_5m\"]\nfacts_every = \"1s\"\n");
+    let text =
+        format!("{DELIVERS}[hub.jobs]\nfacts = [\"*/load/load_5m\"]\nfacts_every = \"1s\"\n");
     std::fs::write(&config, text).expect("written");
     let config = config.display().to_string();
     let up = Running::start_in(dir, "up", &["--live", "--config", &config]);
