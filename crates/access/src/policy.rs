@@ -51,6 +51,11 @@ pub enum Action<'a> {
     Vouch,
     /// Have this hub read segments for a statement that another hub answers. That hub has asked the policy about the jobs.
     Work,
+    /// Take records of jobs as this hub, and say which jobs run on a node.
+    TakeRecords {
+        /// Name of the hub.
+        hub: &'a str,
+    },
     /// Keep the copy of the jobs of this hub here, and read it back.
     Replicate {
         /// Name of the hub whose jobs they are.
@@ -88,12 +93,16 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
         // A hub alone knows all publishers of a site.
         (Action::Vouch | Action::Work, Caller::Node(names)) => names.is_hub,
         // A hub sends its own jobs alone: the copy of another one is not its to change or to read.
-        (Action::Replicate { hub }, Caller::Node(names)) => names.is_hub && names.node == hub,
+        // A node forgets records that are acknowledged, so nobody else may acknowledge them.
+        (Action::Replicate { hub } | Action::TakeRecords { hub }, Caller::Node(names)) => {
+            names.is_hub && names.node == hub
+        }
         (
             Action::Publish { .. }
             | Action::Renew { .. }
             | Action::Vouch
             | Action::Work
+            | Action::TakeRecords { .. }
             | Action::Replicate { .. },
             caller,
         ) => *caller == Caller::Owner,
@@ -149,6 +158,7 @@ fn described(action: Action<'_>) -> String {
         Action::Publish { node } => format!("publish topics of {node}"),
         Action::Join { node } => format!("join as {node}"),
         Action::Renew { node } => format!("get a certificate of {node}"),
+        Action::TakeRecords { hub } => format!("take records of jobs as the hub {hub}"),
         Action::Replicate { hub } => format!("keep a copy of the jobs of the hub {hub} here"),
         Action::Work => "have segments of jobs read here".to_owned(),
         Action::Vouch => "say which publisher has a name".to_owned(),
@@ -202,6 +212,8 @@ mod tests {
             (store(Some("n01"), None, false), "yes yes no no no no yes no no no no"),
             (store(None, Some("ann"), false), "yes yes yes yes no no yes no no no no"),
             (store(Some("n01"), Some("ann"), true), "yes no no yes no no yes no no no no"),
+            (Action::TakeRecords { hub: "hub" }, "yes no yes no no no no no no no no"),
+            (Action::TakeRecords { hub: "n01" }, "yes no no no no no no no no no no"),
             (Action::Replicate { hub: "hub" }, "yes no yes no no no no no no no no"),
             (Action::Replicate { hub: "n01" }, "yes no no no no no no no no no no"),
             (Action::Publish { node: "n01" }, "yes yes no no no no no no no no no"),

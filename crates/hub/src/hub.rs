@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use skopos_agent::MIRROR_NAME;
 use skopos_agent::config::InsightConfig;
+use skopos_agent::{MIRROR_NAME, host_name};
 use skopos_model::{Sample, Timestamp, Topic};
 use skopos_node::{LiveArgs, Renewing};
 use skopos_query::{Engine, Registry, Source};
 use skopos_shm::Host;
 use skopos_term::{Failure, state};
 use skopos_wire::{
-    Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher, Plane, PlaneConfig,
-    RenewalResponder,
+    DeliveryResponder, Description, Follower, Interest, MirrorWatcher, NodeState, NodeWatcher,
+    Plane, PlaneConfig, RenewalResponder,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ use crate::counts::Counts;
 use crate::facts::{Counters, FactsPublisher};
 use crate::insight_infos::InsightInfos;
 use crate::insights::HubInsights;
-use crate::jobs::{JobsPlace, JobsSettings, NodeFacts, SpoolTaker};
+use crate::jobs::{Delivering, FromNodes, JobsPlace, JobsSettings, NodeFacts, SpoolTaker};
 use crate::local::Local;
 use crate::measuring::Measuring;
 use crate::pki::Pki;
@@ -82,6 +82,7 @@ struct Work {
     _remote_write: Option<RemoteWrite>,
     _spool: Option<SpoolTaker>,
     _nodes: Option<NodeFacts>,
+    _deliveries: Option<DeliveryResponder>,
 }
 
 impl Hub {
@@ -165,19 +166,44 @@ impl Hub {
             HubInsights::start(&self.dir, &self.site, backend, insights, self.infos.clone())?;
         let take = |folder| SpoolTaker::start(self.backend.jobs.clone(), folder);
         let _spool = state::spool().map(take).transpose().map_err(no_thread)?;
-        let _nodes = self.record_nodes(config).map_err(no_thread)?;
+        let delivering = Delivering::default();
+        let _deliveries = self.take_from_nodes(&delivering)?;
+        let _nodes = self.record_nodes(config, delivering).map_err(no_thread)?;
         let (_insights, _publishing, _remote_write) = (insights, publishing, remote_write);
-        self.work = Some(Work { _insights, _publishing, _remote_write, _spool, _nodes });
+        let work = Work { _insights, _publishing, _remote_write, _spool, _nodes, _deliveries };
+        self.work = Some(work);
         Ok(())
     }
 
+    /// Starts to take the records that nodes deliver, if the hub has a place for jobs of its own.
+    fn take_from_nodes(
+        &self,
+        delivering: &Delivering,
+    ) -> Result<Option<DeliveryResponder>, Failure> {
+        let jobs = &self.backend.jobs;
+        let Some(follower) = self.follower.as_ref() else { return Ok(None) };
+        if jobs.folder().is_none() || jobs.helps() {
+            return Ok(None);
+        }
+        let name = self.pki.as_ref().map_or_else(host_name, |pki| pki.names().node);
+        let taker = FromNodes::new(jobs.clone(), delivering.clone());
+        let taking = follower.plane().serve_deliveries(&name, taker);
+        let failed = |e| Failure::new("the hub cannot take records of nodes").because(&e);
+        taking.map(Some).map_err(failed)
+    }
+
     /// Starts to record facts of the nodes of jobs, unless none are configured.
-    fn record_nodes(&self, config: &HubConfig) -> std::io::Result<Option<NodeFacts>> {
+    fn record_nodes(
+        &self,
+        config: &HubConfig,
+        delivering: Delivering,
+    ) -> std::io::Result<Option<NodeFacts>> {
         let facts = config.jobs.node_facts();
         if facts.topics.is_empty() {
             return Ok(None);
         }
-        NodeFacts::start(facts, self.backend.jobs.clone(), self.backend.source.clone()).map(Some)
+        let place = (self.backend.jobs.clone(), delivering);
+        NodeFacts::start(facts, place, self.backend.source.clone()).map(Some)
     }
 
     /// Returns the state from which its listeners answer.

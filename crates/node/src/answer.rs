@@ -92,7 +92,7 @@ impl<'a> Answer<'a> {
 }
 
 /// Returns the topic in the form that other nodes use, with the node in front.
-fn full(topic: &Topic, node: &str) -> Option<Topic> {
+pub(crate) fn full(topic: &Topic, node: &str) -> Option<Topic> {
     match topic.node() == node {
         true => Some(topic.clone()),
         false => Topic::new(&format!("{node}/{topic}")).ok(),

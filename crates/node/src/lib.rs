@@ -5,7 +5,8 @@
 //! history: `skopos agent`. `membership` joins the plane, at once or when a hub answers. `uplink` sends
 //! the changes that `sent` reads in the segments of this machine. `past` answers questions about the past from `local_history`,
 //! which reads memory and disk, and `answer` packs the samples into batches. `mirror` writes facts of other
-//! nodes into shared memory, and `forward` has them measured by their nodes.
+//! nodes into shared memory, and `forward` has them measured by their nodes. `jobs` delivers facts with the records of the
+//! jobs that run here.
 
 #![forbid(unsafe_code)]
 // These macros panic on a closed pipe; `skopos_term` does not.
@@ -21,6 +22,7 @@ mod mirror;
 mod sent;
 mod uplink;
 mod renewing;
+mod jobs;
 mod membership;
 pub mod role;
 

@@ -16,6 +16,7 @@ use skopos_model::{Topic, TopicPattern, unpoisoned};
 use skopos_wire::{DropCounter, Plane, PlaneConfig};
 
 use crate::forward::Forward;
+use crate::jobs::{DeliverySettings, JobDelivery};
 use crate::mirror::Mirrored;
 use crate::renewing::Renewing;
 use crate::uplink::Uplink;
@@ -75,6 +76,8 @@ pub(crate) struct Membership {
     /// Ends the thread that tries to join.
     _stop: Option<Sender<()>>,
     events: Vec<PlaneEvent>,
+    /// Delivers facts of jobs, if that is configured.
+    delivery: Option<JobDelivery>,
 }
 
 enum State {
@@ -88,6 +91,7 @@ enum State {
 /// The parts of a node that has joined.
 struct Member {
     is_reported: bool,
+    plane: Plane,
     uplink: Option<Uplink>,
     mirrored: Option<(Mirrored, Forward)>,
     _renewing: Option<Renewing>,
@@ -113,7 +117,7 @@ impl Membership {
         if !request.config.is_client {
             let member = request.join(&request.open()?, &state)?;
             *lock(&state) = State::In(Box::new(member));
-            return Ok(Self { node, state, drops, _stop: None, events });
+            return Ok(Self { node, state, drops, _stop: None, events, delivery: None });
         }
         request.config.check().map_err(|e| cannot_join(&e))?;
         let ((stop, stopped), (done, first)) = (channel(), channel());
@@ -123,7 +127,8 @@ impl Membership {
         };
         let thread = std::thread::Builder::new().name("join".to_owned()).spawn(run);
         thread.map_err(|e| Failure::new("a thread cannot be started").because(&e))?;
-        let mut joined = Self { node, state, drops, _stop: Some(stop), events };
+        let (_stop, delivery) = (Some(stop), None);
+        let mut joined = Self { node, state, drops, _stop, events, delivery };
         // A thread that ends without a message has failed, which `take_events` reports.
         let is_in = first.recv_timeout(PATIENCE).unwrap_or(false);
         let mut state = lock(&joined.state);
@@ -140,6 +145,20 @@ impl Membership {
             joined.events.push(PlaneEvent::Alone { hubs });
         }
         Ok(joined)
+    }
+
+    /// Begins to deliver facts of jobs, also while the node has not joined.
+    ///
+    /// # Errors
+    /// The runtime directory cannot be read; no thread can be started.
+    pub(crate) fn deliver(&mut self, settings: DeliverySettings) -> Result<(), Failure> {
+        let state = self.state.clone();
+        let plane = move || match &*lock(&state) {
+            State::In(member) => Some(member.plane.clone()),
+            _ => None,
+        };
+        self.delivery = Some(JobDelivery::start(settings, Box::new(plane))?);
+        Ok(())
     }
 
     /// Returns the events since the last call.
@@ -175,11 +194,15 @@ impl Membership {
 
 impl Link for Membership {
     fn take_events(&mut self) -> Vec<String> {
-        Self::take_events(self).iter().map(PlaneEvent::to_string).collect()
+        let events = Self::take_events(self);
+        let of_jobs = self.delivery.iter().flat_map(JobDelivery::take_messages);
+        events.iter().map(PlaneEvent::to_string).chain(of_jobs).collect()
     }
 
     fn visit_counts(&self, visit: &mut dyn FnMut(&'static Metric, u64)) {
-        self.drops.numbers().into_iter().for_each(|(metric, number)| visit(metric, number));
+        let of_jobs = self.delivery.iter().flat_map(JobDelivery::numbers);
+        let numbers = self.drops.numbers().into_iter().chain(of_jobs);
+        numbers.for_each(|(metric, number)| visit(metric, number));
     }
 
     fn can_refresh(&self) -> bool {
@@ -240,7 +263,7 @@ impl JoinRequest {
         };
         let listens = !self.config.listen.is_empty();
         let _renewing = Renewing::start(plane, listens.then_some(reopen))?;
-        Ok(Member { is_reported: false, uplink, mirrored, _renewing })
+        Ok(Member { is_reported: false, plane: plane.clone(), uplink, mirrored, _renewing })
     }
 
     /// Leaves, and joins again with a new session.

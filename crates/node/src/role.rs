@@ -11,6 +11,7 @@ use skopos_agent::{Agent, Archiver, Event, Signals};
 use skopos_term::{Failure, Global, Out, Style, tell};
 
 use crate::args::NodeArgs;
+use crate::jobs::DeliverySettings;
 use crate::membership::Membership;
 
 /// A line of `--json`: `docs/json/agent.schema.json`.
@@ -59,7 +60,8 @@ impl Node {
             let hint = "add --live: without it an agent is connected to nothing";
             return Err(Failure::new(format!("`{option}` needs `--live`")).hint(hint));
         }
-        let config = Config::load(args.agent.config.as_deref())?;
+        let mut config = Config::load(args.agent.config.as_deref())?;
+        let jobs = config.jobs.take();
         let (limits, folder) = (config.history.limits(), config.history.dir.clone());
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
         let mut of_agent = args.agent.clone();
@@ -74,8 +76,15 @@ impl Node {
         if args.live {
             let dir = agent.dir().to_path_buf();
             let config = args.plane.of_node(&dir, !args.mirror.is_empty())?;
-            let joined = Membership::start(config, agent.node(), dir, &args.mirror)?;
+            let mut joined = Membership::start(config, agent.node(), dir.clone(), &args.mirror)?;
+            if let Some(jobs) = jobs {
+                joined.deliver(DeliverySettings::new(&jobs, agent.node(), dir)?)?;
+            }
             agent.join(Box::new(joined));
+        } else if jobs.is_some() {
+            tell(
+                "warning: without --live the agent delivers no facts of jobs; the table [jobs] has no effect",
+            );
         }
         Ok(Self { archiver, agent })
     }

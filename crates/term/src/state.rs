@@ -67,6 +67,12 @@ pub fn spool() -> Option<PathBuf> {
     folder().map(|folder| folder.join(SPOOL))
 }
 
+/// Returns the path of the spool of an agent: facts of jobs that could not be delivered. Agents of several nodes may share the
+/// folder of state.
+pub fn spool_of_node(node: &str) -> Option<PathBuf> {
+    folder().map(|folder| folder.join(format!("{SPOOL}-{node}")))
+}
+
 /// Returns the path of the folder of traces: the agent writes the records of services into it.
 pub fn traces() -> Option<PathBuf> {
     folder().map(|folder| folder.join(TRACES))

@@ -29,10 +29,12 @@ pub(crate) enum Dropped {
     HistoryAnswer,
     /// A request to measure a topic got no answer.
     MeasureRequest,
+    /// A request about records of jobs got no answer.
+    Delivery,
 }
 
 impl Dropped {
-    const ALL: [(Self, &'static Metric); 7] = [
+    const ALL: [(Self, &'static Metric); 8] = [
         (Self::SnapshotRequest, &self_live::SNAPSHOT_REQUESTS_DROPPED_TOTAL),
         (Self::Follower, &self_live::FOLLOWERS_REFUSED_TOTAL),
         (Self::NameRequest, &self_live::NAME_REQUESTS_DROPPED_TOTAL),
@@ -40,6 +42,7 @@ impl Dropped {
         (Self::HistoryRequest, &self_live::HISTORY_REQUESTS_DROPPED_TOTAL),
         (Self::HistoryAnswer, &self_live::HISTORY_ANSWERS_DROPPED_TOTAL),
         (Self::MeasureRequest, &self_live::MEASURE_REQUESTS_DROPPED_TOTAL),
+        (Self::Delivery, &self_live::DELIVERIES_DROPPED_TOTAL),
     ];
 }
 
@@ -69,6 +72,6 @@ mod tests {
         for (times, (dropped, _)) in (1..).zip(Dropped::ALL) {
             (0..times).for_each(|_| drops.count(dropped));
         }
-        assert_eq!(drops.numbers().map(|(_, number)| number), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(drops.numbers().map(|(_, number)| number), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

@@ -456,11 +456,11 @@ mod tests {
         answer("n01").iter().for_each(|message| endless.add(message));
         assert!(missing.try_recv().is_err(), "its answer is too long");
         let counted = budget.drops.numbers().map(|(_, number)| number);
-        assert_eq!(counted, [0, 0, 0, 0, 0, 1, 0], "it is counted once");
+        assert_eq!(counted, [0, 0, 0, 0, 0, 1, 0, 0], "it is counted once");
         let unread = || -> Message { panic!("it is copied") };
         other.receive(MAX_BATCH_BYTES + 1, unread);
         let counted = budget.drops.numbers().map(|(_, number)| number);
-        assert_eq!(counted, [0, 0, 0, 0, 0, 2, 0], "a reply that is too long is counted");
+        assert_eq!(counted, [0, 0, 0, 0, 0, 2, 0, 0], "a reply that is too long is counted");
         assert_eq!(budget.beyond.load(Ordering::Relaxed), 0, "it gives back what it had");
     }
 }

@@ -9,6 +9,7 @@
 //! skopos/SITE/history/HASH/NODE/INCARNATION/N   stored samples, in batches that are numbered from 1
 //! skopos/SITE/history/HASH/NODE/INCARNATION/end the number of these batches, and whether they are complete
 //! skopos/SITE/renew/HASH/NODE                   the next certificate of a node
+//! skopos/SITE/records/HASH/HUB                  records of jobs for a hub, and the jobs of a node
 //! ```
 //!
 //! An incarnation is the time at which a publisher started, in nanoseconds. `HASH` is a hash of the node's name, in two

@@ -15,7 +15,7 @@
 //!   vertex.
 //!
 //! Read in this order: [`Batch`], [`Mirror`], [`Plane`] for publishers, [`Follower`] and [`Site`] for
-//! followers, [`Question`] for requests to one node.
+//! followers, [`Question`] for requests to one node, [`Delivery`] for records of jobs.
 
 #![forbid(unsafe_code)]
 
@@ -47,9 +47,14 @@ mod intake;
 mod follower;
 mod history;
 mod renewal;
+mod delivery;
 
 pub use batch::{Batch, Checked, Content, Description, IndexedSample, MAX_BATCH_BYTES};
 pub use config::{PlaneConfig, RUNTIME};
+pub use delivery::{
+    Asker, Delivered, Delivery, DeliveryResponder, JobsOfNode, MAX_DELIVERY_BYTES,
+    MAX_JOBS_OF_NODE, Taker,
+};
 pub use drops::DropCounter;
 pub use error::Error;
 pub use follower::{Follower, Refresher};

@@ -17,6 +17,7 @@
 mod sensors;
 mod share;
 mod history;
+mod jobs;
 pub mod address;
 pub mod telemetry;
 
@@ -36,6 +37,7 @@ use skopos_sense::HostSettings;
 use skopos_term::Failure;
 
 pub use history::{HistoryConfig, bytes};
+pub use jobs::{JobFacts, JobsConfig, facts_every, patterns, some_patterns};
 pub use sensors::{DEFAULT_SENSOR, families};
 pub use share::Share;
 
@@ -72,6 +74,8 @@ pub struct Config {
     hub: IgnoredAny,
     /// History on disk.
     pub history: HistoryConfig,
+    /// Facts that are delivered with the records of jobs, if there is the table.
+    pub jobs: Option<JobsConfig>,
     /// Path of the tiers file, relative to this file.
     pub tiers: Option<PathBuf>,
     /// Path of the file.
@@ -273,6 +277,8 @@ mod tests {
             dir = "/var/lib/skopos/history"
             max_bytes = "2GiB"
             max_age = "12h"
+            [jobs]
+            facts_every = "30s"
         "#;
         let config: Config = toml::from_str(text).expect("understood");
         assert_eq!(config.agent.interval, Some(Duration::from_secs(2)));
@@ -283,6 +289,8 @@ mod tests {
         assert_eq!(config.anomaly[0].hold, Some(Duration::from_secs(10)));
         assert_eq!(config.peers.nodes.len(), 1);
         assert_eq!(config.history.max_bytes, Some(2 << 30));
+        let every = config.jobs.map(|jobs| jobs.facts().every);
+        assert_eq!(every, Some(Duration::from_secs(30)));
     }
 
     #[test]

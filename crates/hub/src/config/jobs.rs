@@ -6,25 +6,12 @@ use std::time::Duration;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use skopos_agent::config::JobFacts;
 use skopos_model::TopicPattern;
 use skopos_store::jobs::Retention;
 
 use crate::bucket::BucketConfig;
-use crate::jobs::{JobsLimits, MIN_EVERY, NodeFactsConfig};
-
-fn every<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let every = skopos_score::duration::optional(deserializer)?;
-    match every.is_none_or(|every| every >= MIN_EVERY) {
-        true => Ok(every),
-        false => Err(serde::de::Error::custom("the shortest time is `1s`")),
-    }
-}
-
-fn some_patterns<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Vec<TopicPattern>>, D::Error> {
-    super::remote_write::patterns(deserializer).map(Some)
-}
+use crate::jobs::JobsLimits;
 
 /// Limits of stored jobs: `[hub.jobs]`.
 #[derive(Debug, Default, Deserialize)]
@@ -44,10 +31,10 @@ pub struct JobsConfig {
     #[serde(deserialize_with = "urls_by_name")]
     pub sites: BTreeMap<String, String>,
     /// Facts of nodes that are recorded with each job.
-    #[serde(deserialize_with = "some_patterns")]
+    #[serde(deserialize_with = "skopos_agent::config::some_patterns")]
     pub facts: Option<Vec<TopicPattern>>,
     /// Time between two measurements of these.
-    #[serde(deserialize_with = "every")]
+    #[serde(deserialize_with = "skopos_agent::config::facts_every")]
     pub facts_every: Option<Duration>,
     /// Bucket of the segments; a folder on this machine if there is none.
     pub s3: Option<BucketConfig>,
@@ -125,12 +112,8 @@ fn urls_by_name<'de, D: Deserializer<'de>>(
 
 impl JobsConfig {
     /// Returns the facts of nodes to record, with defaults.
-    pub fn node_facts(&self) -> NodeFactsConfig {
-        let defaults = NodeFactsConfig::default();
-        NodeFactsConfig {
-            topics: self.facts.clone().unwrap_or(defaults.topics),
-            every: self.facts_every.unwrap_or(defaults.every),
-        }
+    pub fn node_facts(&self) -> JobFacts {
+        JobFacts::of(self.facts.as_deref(), self.facts_every)
     }
 
     /// Returns the configured limits, with defaults for the others.

@@ -20,7 +20,7 @@ pub struct RemoteWriteConfig {
     #[serde(deserialize_with = "url")]
     pub url: String,
     /// Topics to send [default: all].
-    #[serde(default = "all", deserialize_with = "patterns")]
+    #[serde(default = "all", deserialize_with = "skopos_agent::config::patterns")]
     pub topics: Vec<TopicPattern>,
     /// Time between two sends.
     #[serde(default = "usual", deserialize_with = "every")]
@@ -43,14 +43,6 @@ fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
 
 fn all() -> Vec<TopicPattern> {
     "**".parse().into_iter().collect()
-}
-
-pub(super) fn patterns<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<TopicPattern>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    let parsed: Result<Vec<TopicPattern>, _> = texts.iter().map(|text| text.parse()).collect();
-    parsed.map_err(serde::de::Error::custom)
 }
 
 fn usual() -> Duration {

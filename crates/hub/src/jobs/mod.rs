@@ -9,7 +9,7 @@
 //!
 //! Read in this order: `batch`, `signal`, `replication`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `stored`,
 //! `turn`, `pushing`, `storing`, `reads`, `copy_of`, `store`,
-//! `replicating`, `copies`, `place`, `spooled`, `mds`, `judging`, `columns`, `download`.
+//! `replicating`, `copies`, `place`, `spooled`, `node_facts`, `from_nodes`, `mds`, `judging`, `columns`, `download`.
 
 mod batch;
 mod signal;
@@ -32,7 +32,9 @@ mod replicating;
 mod copies;
 mod place;
 mod spooled;
+mod delivering;
 mod node_facts;
+mod from_nodes;
 mod mds;
 #[cfg(test)]
 mod mds_tests;
@@ -49,10 +51,11 @@ mod tests;
 pub use batch::{BatchError, RecordColumns};
 pub use columns::{PlacedRecord, download_schema, records_of};
 pub use copies::{Copies, Copy, CopyError, TakeOverError, take_over};
+pub(crate) use delivering::Delivering;
 pub use download::{Download, MAX_FOUND, MAX_PORTIONS, OfJob, Places, Portion, Wanted, holder_of};
+pub(crate) use from_nodes::FromNodes;
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
-pub use node_facts::NodeFactsConfig;
-pub(crate) use node_facts::{MIN_EVERY, NodeFacts};
+pub(crate) use node_facts::NodeFacts;
 pub use place::{JobsPlace, JobsSettings, PlaceError};
 pub use reads::{Question, ReadEntry, Reading};
 pub use replicating::{Replicated, Replicating};

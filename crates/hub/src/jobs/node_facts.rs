@@ -1,45 +1,31 @@
 //! Facts of the nodes of running jobs, which the hub records beside what other producers send: a measurement for each node
 //! and job, now and then, for as long as the job runs.
 //!
-//! A fact of a node belongs to all jobs that run there. Facts of one job are those whose topic has the job's id, as sensors of
-//! a batch system and of control groups name them.
+//! A node whose agent delivers its facts itself is left out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skopos_access::Caller;
-use skopos_model::job::{JobId, JobRecord, JobState, Kind, MAX_METRICS, Metrics};
+use skopos_agent::config::JobFacts;
+use skopos_model::job::{
+    JobId, JobRecord, JobState, Kind, MAX_METRICS, Metrics, NodeMeasurement, NodeValues,
+    job_of_fact,
+};
 use skopos_model::{Timestamp, Topic, TopicPattern};
 use skopos_query::{Row, Source, Wanted};
 use skopos_store::jobs::{Filter, JobRow, PageRequest, Visibility};
 use skopos_term::tell;
 
+use super::delivering::Delivering;
 use super::place::JobsPlace;
 use super::shared::{described, now};
 use super::store::Jobs;
 use super::stored::StoreError;
 use crate::prometheus::numbers;
-
-/// Facts that are recorded unless others are configured: those that findings read, and what people look for first.
-const DEFAULT_TOPICS: [&str; 8] = [
-    "*/cpu/total/busy_ratio",
-    "*/load/load_1m",
-    "*/mem/available_bytes",
-    "*/psi/*/some_avg10_ratio",
-    "*/swap/total/in_bytes_total",
-    "*/gpu/*/*_ratio",
-    "*/netdev/*/*_bytes_total",
-    "*/block/*/*_bytes_total",
-];
-
-/// Time between two measurements, unless another one is configured.
-const DEFAULT_EVERY: Duration = Duration::from_secs(10);
-
-/// The least time: each measurement reads the latest values of all nodes of jobs.
-pub(crate) const MIN_EVERY: Duration = Duration::from_secs(1);
 
 /// The most running jobs, those that began last first. A page of the catalogue has no more.
 const MAX_JOBS: usize = 1_000;
@@ -65,22 +51,6 @@ const MAX_RUN: Duration = Duration::from_secs(32 * 86_400);
 /// The name of the producer.
 const PRODUCER: &str = "hub/nodes";
 
-/// The facts to record: `[hub.jobs] facts` and `facts_every`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeFactsConfig {
-    /// The topics; nothing is recorded if there are none.
-    pub topics: Vec<TopicPattern>,
-    /// Time between two measurements.
-    pub every: Duration,
-}
-
-impl Default for NodeFactsConfig {
-    fn default() -> Self {
-        let topics = DEFAULT_TOPICS.iter().filter_map(|topic| topic.parse().ok()).collect();
-        Self { topics, every: DEFAULT_EVERY }
-    }
-}
-
 /// The thread that records facts, until this is dropped.
 pub(crate) struct NodeFacts {
     stop: Option<Sender<()>>,
@@ -93,14 +63,14 @@ impl NodeFacts {
     /// # Errors
     /// No thread can be started.
     pub(crate) fn start(
-        config: NodeFactsConfig,
-        place: Arc<JobsPlace>,
+        config: JobFacts,
+        (place, delivering): (Arc<JobsPlace>, Delivering),
         source: Arc<dyn Source>,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let every = config.every;
         let run = move || {
-            let mut recorder = Recorder::new(config.topics, source);
+            let mut recorder = Recorder::new(config.topics, (source, delivering));
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 // Jobs that nobody has stored have no nodes.
                 let recorded = match place.get() {
@@ -125,13 +95,11 @@ impl Drop for NodeFacts {
     }
 }
 
-/// The values of a node, by the part of the topic behind the node.
-type Values = BTreeMap<String, f64>;
-
 /// The state of the thread.
 struct Recorder {
     topics: Vec<TopicPattern>,
     source: Arc<dyn Source>,
+    delivering: Delivering,
     /// The nodes of running jobs, and the schemas that their records have so far.
     known: HashMap<JobId, Known>,
     epoch: i64,
@@ -149,9 +117,10 @@ struct Known {
 }
 
 impl Recorder {
-    fn new(topics: Vec<TopicPattern>, source: Arc<dyn Source>) -> Self {
-        let epoch = now().as_nanos();
-        Self { topics, source, known: HashMap::new(), epoch, ahead: 0, sequence: 0, trouble: None }
+    fn new(topics: Vec<TopicPattern>, (source, delivering): (Arc<dyn Source>, Delivering)) -> Self {
+        let (epoch, known) = (now().as_nanos(), HashMap::new());
+        let (ahead, sequence, trouble) = (0, 0, None);
+        Self { topics, source, delivering, known, epoch, ahead, sequence, trouble }
     }
 
     /// Prints a warning unless it is the last one.
@@ -171,15 +140,16 @@ impl Recorder {
         let values = self.read();
         let time = now();
         let mut records = Vec::new();
-        let (mut left_out, mut cut) = (0, 0);
+        let (mut passed_over, mut cut) = (0, 0);
         for (id, known) in &mut self.known {
             for (node, values) in known.nodes.iter().filter_map(|node| values.get_key_value(node)) {
                 if records.len() >= MAX_RECORDS {
-                    left_out += 1;
+                    passed_over += 1;
                     continue;
                 }
-                let (schema, names, values, left) = of_job(id, values);
-                cut += left;
+                let NodeMeasurement { schema, names, values, left_out } =
+                    NodeMeasurement::of(id, values);
+                cut += left_out;
                 if names.is_empty() {
                     continue;
                 }
@@ -214,7 +184,7 @@ impl Recorder {
         if let Some((_, why)) = stored.refusals.first() {
             return Err(format!("{} were refused: {why}", stored.refused));
         }
-        match (left_out + cut, more) {
+        match (passed_over + cut, more) {
             (0, false) => Ok(()),
             _ if cut > 0 => {
                 Err(format!("{cut} facts were left out: a node has at most {MAX_METRICS}"))
@@ -251,9 +221,10 @@ impl Recorder {
     }
 
     /// Reads the latest values of the nodes of jobs.
-    fn read(&self) -> HashMap<String, Values> {
+    fn read(&self) -> HashMap<String, NodeValues> {
+        let wanted = self.known.values().flat_map(|known| &known.nodes).map(String::as_str);
         let wanted: HashSet<&str> =
-            self.known.values().flat_map(|known| &known.nodes).map(String::as_str).collect();
+            wanted.filter(|node| !self.delivering.has(node, Instant::now())).collect();
         let gone = self.source.nodes().into_iter().filter(|node| !node.alive);
         let gone: HashSet<String> = gone.map(|node| node.name).collect();
         let starts = match wanted.len() {
@@ -263,7 +234,7 @@ impl Recorder {
             _ => Wanted::All,
         };
         let now = self.source.now();
-        let mut values: HashMap<String, Values> = HashMap::new();
+        let mut values: HashMap<String, NodeValues> = HashMap::new();
         self.source.latest(&starts, &mut |row: &Row<'_>| {
             let node = row.of.topic.node();
             if !wanted.contains(node) || gone.contains(node) {
@@ -285,89 +256,20 @@ impl Recorder {
     fn name<'t>(&self, topic: &'t Topic, of: &Topic) -> Option<&'t str> {
         let (_, name) = topic.as_str().split_once('/')?;
         let is_wanted = |pattern: &TopicPattern| pattern.matches(topic) || pattern.matches(of);
-        (is_of_a_job(name) || self.topics.iter().any(is_wanted)).then_some(name)
+        (job_of_fact(name).is_some() || self.topics.iter().any(is_wanted)).then_some(name)
     }
 }
 
 /// Returns true unless the end of a running job seems to be lost. The job began at `started` and requested `wall` seconds.
-fn may_run(started: Option<Timestamp>, wall: Option<f64>, now: Timestamp) -> bool {
+pub(super) fn may_run(started: Option<Timestamp>, wall: Option<f64>, now: Timestamp) -> bool {
     let Some(started) = started else { return true };
     let wall = wall.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     now.since(started) <= wall.map_or(MAX_RUN, |wall| wall.saturating_add(GRACE))
 }
 
-/// Returns true for a fact of one job: of Slurm's sensor, or of a control group of Slurm.
-fn is_of_a_job(name: &str) -> bool {
-    name.starts_with("slurm/")
-        || (name.starts_with("cgroup/") && name.split('/').any(|part| part.starts_with("job_")))
-}
-
-/// Returns the schema, the names and the values of a measurement, the facts of the node and those of this job, and the number
-/// of those that have no room. A name of a fact of the job has no id, so that jobs can be compared.
-fn of_job(id: &JobId, values: &Values) -> (String, Vec<String>, Vec<f64>, usize) {
-    let slurm = format!("slurm/{}/", id.job());
-    let group = format!("job_{}", id.job());
-    let (mut names, mut numbers, mut left_out) = (Vec::new(), Vec::new(), 0);
-    for (name, value) in values {
-        let name = match is_of_a_job(name) {
-            false => name.clone(),
-            true => match name.strip_prefix(&slurm) {
-                Some(metric) => format!("job/{metric}"),
-                // The group of the job itself, and not those of its steps and tasks.
-                None => match name.rsplit_once('/') {
-                    Some((path, metric)) if path.rsplit('/').next() == Some(&group) => {
-                        format!("job/{metric}")
-                    }
-                    _ => continue,
-                },
-            },
-        };
-        match names.len() < MAX_METRICS {
-            true if names.contains(&name) => {}
-            true => {
-                names.push(name);
-                numbers.push(*value);
-            }
-            false => left_out += 1,
-        }
-    }
-    (format!("node-{:08x}", fingerprint(&names)), names, numbers, left_out)
-}
-
-/// Returns a hash of names, which is the same in every process: FNV-1a.
-fn fingerprint(names: &[String]) -> u32 {
-    let bytes = names.iter().flat_map(|name| name.bytes().chain([0]));
-    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_job_has_the_facts_of_its_nodes_and_its_own_but_not_those_of_others() {
-        let values = [
-            ("cpu/total/busy_ratio", 0.5),
-            ("slurm/7/node_read_bytes_total", 1.0),
-            ("slurm/71/node_read_bytes_total", 2.0),
-            ("cgroup/system.slice/slurmstepd.scope/job_7/memory_bytes", 3.0),
-            ("cgroup/system.slice/slurmstepd.scope/job_7/step_0/memory_bytes", 4.0),
-            ("cgroup/system.slice/slurmstepd.scope/job_71/memory_bytes", 5.0),
-        ];
-        let values: Values = values.map(|(name, value)| (name.to_owned(), value)).into();
-        let id = JobId::new("7", 0).expect("an id");
-        let (schema, names, numbers, left_out) = of_job(&id, &values);
-        assert_eq!(left_out, 0);
-        assert_eq!(
-            names,
-            ["job/memory_bytes", "cpu/total/busy_ratio", "job/node_read_bytes_total"]
-        );
-        assert_eq!(numbers, [3.0, 0.5, 1.0]);
-        let (other, ..) = of_job(&JobId::new("71", 0).expect("an id"), &values);
-        assert_eq!(schema, other, "jobs with the same facts have the same schema");
-        let (none, names, ..) = of_job(&JobId::new("8", 0).expect("an id"), &values);
-        assert!(none != schema && names == ["cpu/total/busy_ratio"], "{names:?}");
-    }
 
     #[test]
     fn a_job_whose_end_was_lost_is_not_measured_for_ever() {
@@ -379,10 +281,5 @@ mod tests {
         assert!(may_run(Some(at(10)), Some(60.0), at(70 + hour)));
         assert!(!may_run(Some(at(10)), Some(60.0), at(71 + hour)));
         assert!(may_run(Some(at(10)), Some(f64::NAN), at(11)));
-    }
-
-    #[test]
-    fn default_topics_are_patterns() {
-        assert_eq!(NodeFactsConfig::default().topics.len(), DEFAULT_TOPICS.len());
     }
 }

@@ -100,6 +100,11 @@ impl Pki {
         self.recent.get(token)
     }
 
+    /// Returns the names of the hub.
+    pub fn names(&self) -> Names {
+        self.identity.names()
+    }
+
     /// Returns true if this hub can sign certificates.
     pub fn has_authority(&self) -> bool {
         self.authority.is_some()

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: a [`JobId`] names a job of a site; a [`JobStart`] has its metadata, a [`Metrics`] the names of
 //! a vector of measurements, and a [`JobEnd`] its result; a [`JobRecord`] is one of these with its job, its node and
-//! its time.
+//! its time. A [`NodeMeasurement`] has the facts of a node for one job.
 //!
 //! A producer may send records in any order: those of a job whose start has not arrived are kept. A record never
 //! changes; a later start or end of the same job replaces the metadata of the earlier one.
@@ -12,7 +12,9 @@ mod metadata;
 mod metrics;
 mod names;
 mod record;
+mod facts;
 
+pub use facts::{NodeMeasurement, NodeValues, job_of_fact};
 pub use id::{IdError, JobId, MAX_JOB_ID_BYTES};
 pub use metadata::{
     JobEnd, JobLoss, JobStart, JobState, JobTags, MAX_DETAILS, MAX_FIELD_BYTES, MetadataError,

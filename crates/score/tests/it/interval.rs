@@ -232,13 +232,14 @@ const NEWS: &str = "
     self: publish_errors counter_resets trace_records_lost trace_failures
     self/anomaly_receiver: malformed kernel_drops
     self/anomaly_reports: failed
+    self/delivery: dropped lost
     self/history: lost errors merge_failures
     self/int: malformed events_lost datagrams_failed
     self/ioam: send_failed malformed reports_failed
     self/jobs: dropped_reads
     self/live: snapshot_requests_dropped name_requests_dropped renewal_requests_dropped
         history_requests_dropped history_answers_dropped measure_requests_dropped
-        messages_overflowed messages_malformed
+        deliveries_dropped messages_overflowed messages_malformed
     self/remote_write: samples_overflowed
     self/sensor: poll_errors
     smart: media_errors unsafe_shutdowns program_failures erase_failures corrected_errors

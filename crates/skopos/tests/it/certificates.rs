@@ -15,14 +15,20 @@ pub(crate) const NOBODY: &str = "65534";
 pub(crate) struct Site {
     pub(crate) dir: TempDir,
     child: Child,
-    live: String,
+    pub(crate) live: String,
     http: String,
     pub(crate) flight: String,
 }
 
 impl Site {
     pub(crate) fn start() -> Self {
+        Self::with("")
+    }
+
+    /// Starts a hub with this configuration.
+    pub(crate) fn with(config: &str) -> Self {
         let dir = runtime_dir();
+        std::fs::write(dir.path().join("hub.toml"), config).expect("written");
         let made = run(
             dir.path(),
             &["pki", "init", "--site", "s1", "--node", "hub1", "--host", "127.0.0.1"],
@@ -30,17 +36,38 @@ impl Site {
         assert_eq!(made.code, 0, "{made:?}");
         let at = || format!("127.0.0.1:{}", free_port());
         let (live, http, flight) = (format!("tls/{}", at()), at(), at());
-        let args = ["up", "--live", "--listen", &live, "--http", &http, "--flight", &flight];
-        let child = skopos(dir.path(), &args).stdout(Stdio::null()).spawn().expect("it starts");
+        let child = Self::spawn(dir.path(), (&live, &http, &flight));
         let site = Self { dir, child, live, http, flight };
+        site.wait();
+        site
+    }
+
+    fn spawn(dir: &Path, (live, http, flight): (&str, &str, &str)) -> Child {
+        let config = dir.join("hub.toml").display().to_string();
+        let args = ["up", "--live", "--listen", live, "--http", http, "--flight", flight];
+        let args = [&args[..], &["--config", &config]].concat();
+        skopos(dir, &args).stdout(Stdio::null()).spawn().expect("it starts")
+    }
+
+    /// Kills the hub.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it ran");
+    }
+
+    /// Starts a hub in the place of the one that was killed.
+    pub(crate) fn start_again(&mut self) {
+        self.child = Self::spawn(self.dir.path(), (&self.live, &self.http, &self.flight));
+        self.wait();
+    }
+
+    fn wait(&self) {
         // The last listener that opens.
-        eventually("the hub listens", || std::net::TcpStream::connect(&site.flight).is_ok());
-        let url = format!("https://{}/api/v1/get?topic=load/load_1m", site.http);
+        eventually("the hub listens", || std::net::TcpStream::connect(&self.flight).is_ok());
+        let url = format!("https://{}/api/v1/get?topic=load/load_1m", self.http);
         eventually("the hub knows the load", || {
             let asked = Command::new("curl").args(["-skf", &url]).stdout(Stdio::null()).status();
             asked.expect("curl(1)").success()
         });
-        site
     }
 
     fn pki(&self, args: &[&str]) -> Ran {

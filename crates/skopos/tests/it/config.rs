@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use crate::support::{Ran, Running, eventually, run, runtime_dir};
 
 /// The documents whose TOML blocks are complete configurations.
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "reference/configuration.md",
     "reference/anomalies.md",
     "howto/let-nodes-see-each-other.md",
@@ -15,6 +15,7 @@ const DOCUMENTS: [&str; 7] = [
     "howto/find-anomalies.md",
     "howto/predict-a-value.md",
     "howto/connect-prometheus.md",
+    "howto/connect-slurm.md",
 ];
 
 /// The documents whose SQL blocks are statements for an agent.

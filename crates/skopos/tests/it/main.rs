@@ -42,6 +42,7 @@ mod abuse;
 mod docs_examples;
 mod archive;
 mod job;
+mod job_facts;
 mod job_import;
 mod job_callers;
 mod jobs;

@@ -86,8 +86,8 @@ fn facts_of_another_node_are_read_here_as_they_are_there() {
     let drops = |like: &str| {
         number(&hub, &format!("SELECT count(*) AS n FROM latest WHERE topic LIKE '{like}/%_total'"))
     };
-    eventually("a node counts what it drops", || drops("a2/self/live/agent") == 7);
-    eventually("a hub counts what it drops", || drops("%/self/live/hub") == 11);
+    eventually("a node counts what it drops", || drops("a2/self/live/agent") == 8);
+    eventually("a hub counts what it drops", || drops("%/self/live/hub") == 12);
 
     let before = looked_at("a1/load/load_1m");
     eventually("the other node polls on request", || {

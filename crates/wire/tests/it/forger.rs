@@ -63,13 +63,13 @@ impl Site {
         folder
     }
 
-    fn hub(&self) -> Plane {
+    pub(crate) fn hub(&self) -> Plane {
         let listen = vec![self.at.clone()];
         let config = PlaneConfig { listen, ..config_of(&self.dir.path().join("hub")) };
         Plane::open(&config).expect("a session")
     }
 
-    fn client(&self, folder: &Path) -> Plane {
+    pub(crate) fn client(&self, folder: &Path) -> Plane {
         Plane::open(&self.client_config(folder)).expect("a session")
     }
 
@@ -78,7 +78,7 @@ impl Site {
     }
 
     /// A session of Zenoh itself, with the certificate in `folder`.
-    fn raw(&self, folder: &Path) -> zenoh::Session {
+    pub(crate) fn raw(&self, folder: &Path) -> zenoh::Session {
         raw(folder, "client", "connect", &self.at)
     }
 

@@ -2,6 +2,7 @@
 
 mod batch;
 mod completeness;
+mod delivery;
 mod forger;
 mod key_updates;
 mod live;

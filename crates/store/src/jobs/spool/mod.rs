@@ -50,6 +50,10 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// Pause between two attempts to lock the folder.
 const LOCK_EVERY: Duration = Duration::from_millis(5);
 
+/// The most bytes of a file to which batches are joined: the file is written anew each time. A full spool has a thousand of
+/// them.
+const JOINED_BYTES: u64 = 64 << 10;
+
 const LOCK: &str = "lock";
 const SENDING: &str = "sending";
 const SUFFIX: &str = ".batch";
@@ -174,6 +178,25 @@ impl Spool {
     /// # Errors
     /// The batch is too large, there is no room for records that are never dropped, or the disk fails.
     pub fn add(&self, batch: &SpooledBatch, now: Timestamp) -> Result<Added, Error> {
+        self.add_with(batch, now, false)
+    }
+
+    /// Adds a batch as [`add`](Self::add) does, in one file with the newest batch if that is of the same epoch and both are
+    /// small: a producer that adds a batch every few seconds makes few files. It must know that the newest batch was never
+    /// sent. Otherwise a loss could count records that the hub has.
+    ///
+    /// # Errors
+    /// The same as for [`add`](Self::add).
+    pub fn join(&self, batch: &SpooledBatch, now: Timestamp) -> Result<Added, Error> {
+        self.add_with(batch, now, true)
+    }
+
+    fn add_with(
+        &self,
+        batch: &SpooledBatch,
+        now: Timestamp,
+        may_join: bool,
+    ) -> Result<Added, Error> {
         if batch.bytes() > MAX_BATCH_BYTES as u64 {
             let why = format!("a batch has at most {MAX_BATCH_BYTES} bytes");
             return Err(Error::refused(&self.folder, &why));
@@ -183,11 +206,43 @@ impl Spool {
         self.remove_temporaries()?;
         let mut files = self.files()?;
         let mut added = Added::default();
+        if may_join && self.has_joined(&files, batch)? {
+            return Ok(added);
+        }
         let batch = self.make_room(batch, &mut files, &mut added)?;
         let highest = files.last().map_or(0, |file| file.name.number.saturating_add(1));
         let number = highest.max(u64::try_from(now.as_nanos()).unwrap_or(0));
         self.write(&batch, Name { number, droppable: batch.droppable() })?;
         Ok(added)
+    }
+
+    /// Writes the newest file anew with the records of a batch behind its own. Returns false if they cannot be in one file, and
+    /// then changes nothing.
+    fn has_joined(&self, files: &[File], batch: &SpooledBatch) -> Result<bool, Error> {
+        let total: u64 = files.iter().map(|file| file.bytes).sum();
+        let has_room = |file: &&File| {
+            file.bytes + batch.bytes() <= JOINED_BYTES && total + batch.bytes() <= self.max_bytes
+        };
+        let Some(newest) = files.last().filter(has_room) else { return Ok(false) };
+        // A process that sends the file would remove it with the new records.
+        let Some(_sending) = self.lock_sending()? else { return Ok(false) };
+        // A damaged file is found when it is sent.
+        let Ok(mut joined) = self.read(newest.name) else { return Ok(false) };
+        let is_one = (&joined.producer, joined.epoch) == (&batch.producer, batch.epoch);
+        let last = joined.records.last().map_or(i64::MIN, |(sequence, _)| *sequence);
+        let is_after = batch.records.first().is_some_and(|(sequence, _)| *sequence > last);
+        joined.records.extend(batch.records.iter().cloned());
+        if !is_one || !is_after || joined.droppable() != newest.name.droppable {
+            return Ok(false);
+        }
+        self.write(&joined, newest.name)?;
+        Ok(true)
+    }
+
+    /// Locks the folder for sending; `None` if another process sends.
+    fn lock_sending(&self) -> Result<Option<Lock>, Error> {
+        let path = self.folder.join(SENDING);
+        self.disk.lock(&path).map_err(io_at(&path, "the lock cannot be taken"))
     }
 
     /// Passes the batches to `send`, in the order in which they were added, until it answers [`Sent::Later`]. Sends nothing
@@ -201,8 +256,7 @@ impl Spool {
         if self.is_empty()? {
             return Ok(delivered);
         }
-        let path = self.folder.join(SENDING);
-        let lock = self.disk.lock(&path).map_err(io_at(&path, "the lock cannot be taken"))?;
+        let lock = self.lock_sending()?;
         if lock.is_none() {
             delivered.waiting = Some("another process sends them".to_owned());
             return Ok(delivered);

@@ -189,6 +189,102 @@ fn starts_and_ends_are_never_dropped_and_a_batch_without_room_is_refused() {
     assert!(refused.contains("a batch has at most"), "{refused}");
 }
 
+/// Returns the next records of a producer that counts.
+fn next_of(producer: &str, epoch: i64, sequences: std::ops::Range<i64>) -> SpooledBatch {
+    let records = sequences.map(|at| (at, record(Kind::Sample, "1", at))).collect();
+    SpooledBatch { producer: producer.to_owned(), epoch, records }
+}
+
+#[test]
+fn small_batches_of_one_epoch_are_joined_in_their_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let spool = Spool::new(folder.path().join("spool"));
+    let files = || spool.len().expect("listed");
+    let each = 3;
+    for at in 0..400 {
+        spool.join(&next_of("a", 7, at * each..(at + 1) * each), now(at)).expect("joined");
+    }
+    let bytes: u64 = spool.files().expect("listed").iter().map(|file| file.bytes).sum();
+    let least = bytes.div_ceil(JOINED_BYTES) as usize;
+    assert!(least >= 3 && (least..=least + 1).contains(&files()), "{bytes} bytes in {}", files());
+    let before = files();
+    // Another epoch, another producer, and sequences that do not come after the last one.
+    for other in [next_of("a", 8, 0..2), next_of("b", 8, 2..4), next_of("b", 8, 3..5)] {
+        spool.join(&other, now(200)).expect("added");
+    }
+    assert_eq!(files(), before + 3);
+    spool.add(&next_of("b", 8, 5..6), now(300)).expect("added");
+    assert_eq!(files(), before + 4, "only `join` joins");
+    // A process that sends the newest file has it as it is.
+    let inside = spool.deliver(&mut |_| {
+        spool.join(&next_of("b", 8, 6..7), now(400)).expect("added");
+        Sent::Later(String::new())
+    });
+    assert!(inside.expect("tried").waiting.is_some());
+    assert_eq!(files(), before + 5);
+    let (all, _) = sent(&spool);
+    let of_a = all.iter().filter(|batch| batch.epoch == 7).flat_map(kinds);
+    let expected: Vec<_> = (0..400 * each).map(|at| (at, Kind::Sample)).collect();
+    assert_eq!(of_a.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn joined_batches_are_sent_once_or_counted_whatever_crashes() {
+    for seed in 0..SEEDS / 4 {
+        let (disk, mut random) = (SimulatedDisk::new(seed), Random::new(!seed));
+        let folder = PathBuf::from("/state/spool");
+        let spool = Spool { disk: Arc::new(disk.clone()), folder, max_bytes: 9_000 };
+        let (mut hub, mut next, mut added, mut is_unsent) = (Hub::default(), 0, 0, false);
+        for step in 0..40 {
+            let writes = if random.once_in(6) { 4 } else { 0 };
+            disk.fail(Failures { writes, ..Failures::default() });
+            match random.below(6) {
+                0 => {
+                    disk.crash();
+                    // The process that knew it has ended.
+                    is_unsent = false;
+                }
+                1 => {
+                    is_unsent = false;
+                    let mut left = random.below(3);
+                    let result = spool.deliver(&mut |batch| {
+                        hub.store(batch);
+                        left = left.saturating_sub(1);
+                        if left == 0 { Sent::Later(String::new()) } else { Sent::Acknowledged }
+                    });
+                    let aside = result.map(|delivered| delivered.aside).unwrap_or_default();
+                    assert_eq!(aside, [], "seed {seed}");
+                }
+                _ => {
+                    let batch = next_of("a", 7, next..next + 1 + random.below(3) as i64);
+                    let result = match is_unsent {
+                        true => spool.join(&batch, now(step)),
+                        false => spool.add(&batch, now(step)),
+                    };
+                    // A batch that was refused may be there all the same, so its sequences are not used again.
+                    next += batch.records.len() as i64;
+                    is_unsent = result.is_ok();
+                    added += result.map_or(0, |_| batch.records.len() as u64);
+                }
+            }
+        }
+        disk.fail(Failures::default());
+        disk.crash();
+        let delivered = spool.deliver(&mut |batch| {
+            hub.store(batch);
+            Sent::Acknowledged
+        });
+        assert_eq!(delivered.expect("delivered").waiting, None, "seed {seed}");
+        let stored = hub.stored.remove("a").unwrap_or_default();
+        let counted = stored.iter().map(|(_, kind, lost)| match kind {
+            Kind::Loss => *lost,
+            _ => 1,
+        });
+        let counted: u64 = counted.sum();
+        assert!((added..=next as u64).contains(&counted), "seed {seed}: {counted} of {added}");
+    }
+}
+
 #[test]
 fn threads_add_and_send_at_the_same_time() {
     let folder = tempfile::tempdir().expect("a folder");

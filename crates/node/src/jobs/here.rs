@@ -1,0 +1,82 @@
+//! The jobs that run on this node, as far as it knows.
+//!
+//! A hub tells of the jobs whose start names this node. A job whose control group is here runs here, whether a hub knows it or
+//! not, unless a hub says that it has ended or runs elsewhere.
+
+use std::collections::BTreeSet;
+
+use skopos_model::job::JobId;
+use skopos_wire::{JobsOfNode, MAX_JOBS_OF_NODE};
+
+/// The jobs of this node.
+#[derive(Debug, Default)]
+pub(super) struct JobsHere {
+    /// The answer of the hub, of which jobs that have ended since are removed.
+    told: JobsOfNode,
+    /// The ids of the jobs that have facts of their own.
+    seen: BTreeSet<String>,
+}
+
+impl JobsHere {
+    /// Notes the jobs that have facts of their own now. A job that had facts and has none has ended, until the hub says
+    /// otherwise: the hub may be away.
+    pub(super) fn see(&mut self, seen: BTreeSet<String>) {
+        let is_over = |id: &str| self.seen.contains(id) && !seen.contains(id);
+        self.told.running.retain(|id| !is_over(id.job()));
+        self.seen = seen;
+    }
+
+    /// Returns the ids of the jobs that have facts of their own.
+    pub(super) fn seen(&self) -> &BTreeSet<String> {
+        &self.seen
+    }
+
+    /// Notes the answer of the hub.
+    pub(super) fn learn(&mut self, told: JobsOfNode) {
+        self.told = told;
+    }
+
+    /// Returns the jobs that run here. A job of which only the id is known is its first run.
+    pub(super) fn jobs(&self) -> Vec<JobId> {
+        let JobsOfNode { running, elsewhere } = &self.told;
+        let is_new = |id: &&String| {
+            !elsewhere.contains(id) && !running.iter().any(|running| running.job() == *id)
+        };
+        let new = self.seen.iter().filter(is_new).filter_map(|id| JobId::new(id.as_str(), 0).ok());
+        running.iter().cloned().chain(new).take(MAX_JOBS_OF_NODE).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ids: &[&str]) -> BTreeSet<String> {
+        ids.iter().map(|id| (*id).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_job_runs_here_if_the_hub_says_so_or_its_group_is_here() {
+        let mut here = JobsHere::default();
+        let jobs = |here: &JobsHere| here.jobs().iter().map(JobId::to_string).collect::<Vec<_>>();
+        here.see(ids(&["7", "8"]));
+        assert_eq!(jobs(&here), ["7", "8"], "the hub is away");
+        let id = |job: &str, generation| JobId::new(job, generation).expect("an id");
+        let told = JobsOfNode {
+            running: vec![id("7", 1), id("run/9", 0)],
+            elsewhere: vec!["8".to_owned()],
+        };
+        here.learn(told.clone());
+        assert_eq!(jobs(&here), ["7.g1", "run/9"]);
+        here.see(ids(&["7", "8"]));
+        assert_eq!(jobs(&here), ["7.g1", "run/9"]);
+        // The group of a job is gone while the hub is away. A job that never had one goes on.
+        here.see(ids(&["8"]));
+        assert_eq!(jobs(&here), ["run/9"]);
+        here.learn(told);
+        assert_eq!(jobs(&here), ["7.g1", "run/9"], "the hub knows better");
+        here.learn(JobsOfNode::default());
+        here.see(ids(&[]));
+        assert_eq!(jobs(&here), [""; 0]);
+    }
+}

@@ -1,0 +1,240 @@
+//! Sends batches, and keeps those that no hub takes on the disk of this node.
+//!
+//! The order of batches never changes: a hub takes a sequence that it has passed for one that it has.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use skopos_model::Timestamp;
+use skopos_store::jobs::spool::{Sent, Spool, SpooledBatch};
+
+use super::counts::{Counts, add, set};
+
+/// Time for which waiting batches are sent in one round. The next measurement comes after it.
+const WAITING_TIME: Duration = Duration::from_secs(3);
+
+/// The reason why a part of the spool waits although a hub takes batches.
+const THE_REST: &str = "the rest is sent later";
+
+/// Sends a batch to a hub.
+pub(super) type ToHub<'s> = dyn FnMut(&SpooledBatch) -> Sent + 's;
+
+/// The batches that wait, and those of the round.
+pub(super) struct Outbox {
+    spool: Spool,
+    counts: Arc<Counts>,
+    /// True if the newest file of the spool was never sent. A loss in place of it then counts no record that a hub has.
+    is_unsent: bool,
+}
+
+/// The effect of a round.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Batches that nothing has taken.
+    pub(super) lost: Vec<SpooledBatch>,
+    /// The reason why batches wait, were refused, or were lost.
+    pub(super) trouble: Option<String>,
+}
+
+impl Outbox {
+    pub(super) fn new(spool: Spool, counts: Arc<Counts>) -> Self {
+        Self { spool, counts, is_unsent: false }
+    }
+
+    /// Sends what waits, and then `batches`; from the first one on that a hub does not take, they are kept. `hub` is the
+    /// reason if there is no hub.
+    pub(super) fn send(
+        &mut self,
+        batches: Vec<SpooledBatch>,
+        mut hub: Result<&mut ToHub<'_>, String>,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut later = match &mut hub {
+            Ok(send) => self.send_waiting(send, &mut outcome),
+            Err(why) => Some(why.clone()),
+        };
+        for batch in batches {
+            let (sent, may_join) = match (&later, &mut hub) {
+                (None, Ok(send)) => (send(&batch), false),
+                (why, _) => (Sent::Later(why.clone().unwrap_or_default()), self.is_unsent),
+            };
+            let records = batch.records.len() as u64;
+            match sent {
+                Sent::Acknowledged => add(&self.counts.acknowledged, records),
+                Sent::Refused(why) => {
+                    add(&self.counts.refused, records);
+                    outcome.trouble = Some(format!("the hub refused records of jobs: {why}"));
+                }
+                Sent::Later(why) => {
+                    let is_kept = self.keep(batch, may_join, &mut outcome, now);
+                    self.is_unsent = is_kept && later.is_some();
+                    later = Some(why);
+                }
+            }
+        }
+        let waiting = self.spool.len().unwrap_or_default();
+        set(&self.counts.waiting, waiting as u64);
+        if let Some(why) = later.filter(|why| waiting > 0 && why != THE_REST) {
+            outcome.trouble.get_or_insert_with(|| format!("records of jobs wait: {why}"));
+        }
+        outcome
+    }
+
+    /// Sends what waits. Returns the reason if a part of it goes on waiting.
+    fn send_waiting(&mut self, send: &mut ToHub<'_>, outcome: &mut Outcome) -> Option<String> {
+        let until = Instant::now() + WAITING_TIME;
+        let (is_unsent, counts) = (&mut self.is_unsent, &self.counts);
+        let delivered = self.spool.deliver(&mut |batch| {
+            if Instant::now() >= until {
+                return Sent::Later(THE_REST.to_owned());
+            }
+            *is_unsent = false;
+            let sent = send(batch);
+            if matches!(sent, Sent::Refused(_)) {
+                add(&counts.refused, batch.records.len() as u64);
+            }
+            sent
+        });
+        match delivered {
+            Ok(delivered) => {
+                add(&self.counts.acknowledged, delivered.records);
+                let folder = self.spool.folder().display();
+                if let Some(damage) = delivered.aside.first() {
+                    outcome.trouble = Some(format!("a batch in {folder}: {damage}"));
+                }
+                delivered.waiting
+            }
+            Err(e) => Some(described(&e)),
+        }
+    }
+
+    /// Keeps a batch on the disk, in the newest file if it `may_join` that. Returns false if the disk does not take it.
+    fn keep(
+        &self,
+        batch: SpooledBatch,
+        may_join: bool,
+        outcome: &mut Outcome,
+        now: Timestamp,
+    ) -> bool {
+        let kept = match may_join {
+            true => self.spool.join(&batch, now),
+            false => self.spool.add(&batch, now),
+        };
+        match kept {
+            Ok(added) => {
+                add(&self.counts.dropped, added.dropped);
+                true
+            }
+            Err(e) => {
+                add(&self.counts.lost, batch.records.len() as u64);
+                let why = format!("records of jobs are lost: {}", described(&e));
+                outcome.trouble = Some(why);
+                outcome.lost.push(batch);
+                false
+            }
+        }
+    }
+}
+
+/// Returns an error with its causes.
+fn described(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(e) = cause {
+        text = format!("{text}: {e}");
+        cause = e.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use skopos_model::job::{JobRecord, Kind};
+    use skopos_store::jobs::StoredRecord;
+
+    use super::*;
+
+    fn batch(sequence: i64) -> SpooledBatch {
+        let content = JobRecord::sample_content("node", &[sequence as f64]);
+        let (job, node, time) = ("7", "n01", Timestamp::from_nanos(sequence));
+        let record =
+            JobRecord { kind: Kind::Sample, job, generation: 0, node, time, content: &content };
+        let records = vec![(sequence, StoredRecord::of(&record))];
+        SpooledBatch { producer: "agent/1".to_owned(), epoch: 1, records }
+    }
+
+    fn outbox(folder: &Path) -> Outbox {
+        Outbox::new(Spool::new(folder.join("spool")), Arc::default())
+    }
+
+    fn away() -> Result<&'static mut ToHub<'static>, String> {
+        Err("no hub".to_owned())
+    }
+
+    /// Sends batches to a hub that gives this answer, and returns what it got.
+    fn sent(outbox: &mut Outbox, batches: Vec<SpooledBatch>, answer: &Sent) -> (Vec<i64>, Outcome) {
+        let mut got = Vec::new();
+        let mut send = |batch: &SpooledBatch| {
+            got.extend(batch.records.iter().map(|(sequence, _)| *sequence));
+            answer.clone()
+        };
+        let outcome = outbox.send(batches, Ok(&mut send), Timestamp::from_nanos(1));
+        (got, outcome)
+    }
+
+    fn waiting(outbox: &Outbox) -> usize {
+        outbox.spool.len().expect("listed")
+    }
+
+    #[test]
+    fn batches_wait_in_their_order_while_the_hub_is_away() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut outbox = outbox(folder.path());
+        let (got, outcome) = sent(&mut outbox, vec![batch(0)], &Sent::Acknowledged);
+        assert_eq!((got, outcome), (vec![0], Outcome::default()));
+        assert_eq!(waiting(&outbox), 0, "nothing is written while the hub takes them");
+        for sequence in 1..20 {
+            let kept = outbox.send(vec![batch(sequence)], away(), Timestamp::from_nanos(2));
+            assert_eq!(kept.trouble.as_deref(), Some("records of jobs wait: no hub"));
+        }
+        assert_eq!(waiting(&outbox), 1, "they are in one file");
+        // A hub that does not answer may have taken a batch, so the next ones are in other files.
+        let later = Sent::Later("no answer".to_owned());
+        let (got, _) = sent(&mut outbox, vec![batch(20)], &later);
+        assert_eq!(got, (1..20).collect::<Vec<_>>(), "the new batch waits behind the others");
+        assert_eq!(waiting(&outbox), 2);
+        outbox.send(vec![batch(21)], away(), Timestamp::from_nanos(3));
+        assert_eq!(waiting(&outbox), 2, "the second file was never sent");
+        let (got, outcome) = sent(&mut outbox, vec![batch(22)], &Sent::Acknowledged);
+        assert_eq!((got, outcome), ((1..=22).collect(), Outcome::default()));
+        assert_eq!(waiting(&outbox), 0);
+        let (got, _) = sent(&mut outbox, vec![batch(23)], &later);
+        assert_eq!(got, [23]);
+        outbox.send(vec![batch(24)], away(), Timestamp::from_nanos(4));
+        assert_eq!(waiting(&outbox), 2, "the hub may have the first one");
+        let counts = outbox.counts.numbers().map(|(metric, number)| (metric.name, number));
+        assert_eq!(counts[1], ("acknowledged_total", 23));
+        assert_eq!(counts[3], ("waiting", 2));
+    }
+
+    #[test]
+    fn refused_batches_and_those_without_a_place_are_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut first = outbox(folder.path());
+        let (_, outcome) = sent(&mut first, vec![batch(0)], &Sent::Refused("not here".to_owned()));
+        let why = outcome.trouble.expect("told");
+        assert_eq!(why, "the hub refused records of jobs: not here");
+        // A file is in the place of the folder.
+        std::fs::write(folder.path().join("file"), "").expect("written");
+        let mut nowhere = outbox(&folder.path().join("file"));
+        let outcome = nowhere.send(vec![batch(1)], away(), Timestamp::from_nanos(2));
+        assert_eq!(outcome.lost, [batch(1)]);
+        assert!(outcome.trouble.expect("told").contains("records of jobs are lost"));
+        let numbers = |outbox: &Outbox| outbox.counts.numbers().map(|(_, number)| number);
+        assert_eq!(numbers(&first)[2], 1);
+        assert_eq!(numbers(&nowhere)[5], 1);
+    }
+}
