@@ -171,7 +171,10 @@ impl Delivered {
                 }
                 put_ids(&mut out, &jobs.elsewhere);
             }
-            Self::Sent(Sent::Acknowledged) => out.push(1),
+            Self::Sent(Sent::Acknowledged { new }) => {
+                out.push(1);
+                put_varint(&mut out, *new);
+            }
             Self::Sent(Sent::Refused(why)) => {
                 out.push(2);
                 put_text(&mut out, why);
@@ -200,7 +203,7 @@ impl Delivered {
                 }
                 Self::Jobs(JobsOfNode { running, elsewhere: ids(&mut reader)? })
             }
-            1 => Self::Sent(Sent::Acknowledged),
+            1 => Self::Sent(Sent::Acknowledged { new: reader.varint()? }),
             2 => Self::Sent(Sent::Refused(reason(reader.text()?))),
             3 => Self::Sent(Sent::Later(reason(reader.text()?))),
             _ => return Err(Error::Foreign),
@@ -374,7 +377,7 @@ mod tests {
         let running = vec![id("7", 0), id("é", u32::MAX)];
         [
             Delivered::Jobs(JobsOfNode { running, elsewhere: vec!["8".to_owned()] }),
-            Delivered::Sent(Sent::Acknowledged),
+            Delivered::Sent(Sent::Acknowledged { new: 300 }),
             Delivered::Sent(Sent::Refused("no".to_owned())),
             Delivered::Sent(Sent::Later("soon".to_owned())),
         ]

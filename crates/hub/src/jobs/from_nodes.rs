@@ -144,7 +144,8 @@ mod tests {
         let records = (0..).zip(documents).map(of).collect();
         let batch = SpooledBatch { producer: "test".to_owned(), epoch: now().as_nanos(), records };
         let answer = jobs.take(OF_N01, Delivery::Records(batch));
-        assert_eq!(answer, Delivered::Sent(Sent::Acknowledged));
+        let new = documents.len() as u64;
+        assert_eq!(answer, Delivered::Sent(Sent::Acknowledged { new }));
     }
 
     #[test]

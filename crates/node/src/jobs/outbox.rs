@@ -61,7 +61,7 @@ impl Outbox {
             };
             let records = batch.records.len() as u64;
             match sent {
-                Sent::Acknowledged => add(&self.counts.acknowledged, records),
+                Sent::Acknowledged { .. } => add(&self.counts.acknowledged, records),
                 Sent::Refused(why) => {
                     add(&self.counts.refused, records);
                     outcome.trouble = Some(format!("the hub refused records of jobs: {why}"));
@@ -193,7 +193,7 @@ mod tests {
     fn batches_wait_in_their_order_while_the_hub_is_away() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut outbox = outbox(folder.path());
-        let (got, outcome) = sent(&mut outbox, vec![batch(0)], &Sent::Acknowledged);
+        let (got, outcome) = sent(&mut outbox, vec![batch(0)], &Sent::Acknowledged { new: 1 });
         assert_eq!((got, outcome), (vec![0], Outcome::default()));
         assert_eq!(waiting(&outbox), 0, "nothing is written while the hub takes them");
         for sequence in 1..20 {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(waiting(&outbox), 2);
         outbox.send(vec![batch(21)], away(), Timestamp::from_nanos(3));
         assert_eq!(waiting(&outbox), 2, "the second file was never sent");
-        let (got, outcome) = sent(&mut outbox, vec![batch(22)], &Sent::Acknowledged);
+        let (got, outcome) = sent(&mut outbox, vec![batch(22)], &Sent::Acknowledged { new: 1 });
         assert_eq!((got, outcome), ((1..=22).collect(), Outcome::default()));
         assert_eq!(waiting(&outbox), 0);
         let (got, _) = sent(&mut outbox, vec![batch(23)], &later);

@@ -29,7 +29,7 @@ impl Taker for Hub {
         assert_eq!(is_by_name, matches!(delivery, Delivery::Records(_)));
         let answer = match &delivery {
             Delivery::Jobs(_) => Delivered::Jobs(jobs()),
-            Delivery::Records(_) => Delivered::Sent(Sent::Acknowledged),
+            Delivery::Records(_) => Delivered::Sent(Sent::Acknowledged { new: 1 }),
         };
         self.0.lock().expect("no panic").push((node.to_owned(), delivery));
         answer
@@ -76,7 +76,7 @@ fn a_node_delivers_for_itself_and_learns_its_jobs() {
     assert_eq!(answers, [Delivered::Jobs(jobs())]);
     let records = records("n01");
     let sent = deliver(&node, Some("hub"), "n01", &records);
-    assert_eq!(sent, [Delivered::Sent(Sent::Acknowledged)]);
+    assert_eq!(sent, [Delivered::Sent(Sent::Acknowledged { new: 1 })]);
     assert_eq!(hub.taken().last(), Some(&("n01".to_owned(), records.clone())));
     assert_eq!(deliver(&node, Some("other"), "n01", &records), [], "another hub");
 
@@ -97,7 +97,7 @@ fn a_forger_can_neither_acknowledge_records_nor_deliver_for_another_node() {
     // Another node of the site answers every request, under the name of the hub.
     let forger = site.raw(&site.joined("n02"));
     let (heard, requests) = std::sync::mpsc::channel();
-    let answer = Delivered::Sent(Sent::Acknowledged).encode();
+    let answer = Delivered::Sent(Sent::Acknowledged { new: 1 }).encode();
     let listening = forger.declare_queryable("skopos/test/records/*/*").callback(move |query| {
         let payload = query.payload().map(|payload| payload.to_bytes().into_owned());
         let _ = heard.send((query.key_expr().as_str().to_owned(), payload.unwrap_or_default()));
@@ -114,7 +114,7 @@ fn a_forger_can_neither_acknowledge_records_nor_deliver_for_another_node() {
     let _taking = plane.serve_deliveries("hub", hub.clone()).expect("it answers");
     until("the hub answers beside it", || {
         let answers = deliver(&node, Some("hub"), "n01", &records);
-        answers == [Delivered::Sent(Sent::Acknowledged)]
+        answers == [Delivered::Sent(Sent::Acknowledged { new: 1 })]
     });
     // The forger sends the request as its own, without a proof.
     let before = hub.taken().len();

@@ -250,7 +250,11 @@ fn joined_batches_are_sent_once_or_counted_whatever_crashes() {
                     let result = spool.deliver(&mut |batch| {
                         hub.store(batch);
                         left = left.saturating_sub(1);
-                        if left == 0 { Sent::Later(String::new()) } else { Sent::Acknowledged }
+                        if left == 0 {
+                            Sent::Later(String::new())
+                        } else {
+                            Sent::Acknowledged { new: 1 }
+                        }
                     });
                     let aside = result.map(|delivered| delivered.aside).unwrap_or_default();
                     assert_eq!(aside, [], "seed {seed}");
@@ -272,7 +276,7 @@ fn joined_batches_are_sent_once_or_counted_whatever_crashes() {
         disk.crash();
         let delivered = spool.deliver(&mut |batch| {
             hub.store(batch);
-            Sent::Acknowledged
+            Sent::Acknowledged { new: 1 }
         });
         assert_eq!(delivered.expect("delivered").waiting, None, "seed {seed}");
         let stored = hub.stored.remove("a").unwrap_or_default();
