@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skopos_access::Caller;
 use skopos_model::job::{JobId, JobRecord, Kind};
@@ -56,8 +56,9 @@ impl Drop for Done<'_> {
 fn flood(jobs: &Jobs, producer: &str, sent: &AtomicI64, is_done: &AtomicBool) {
     let content = format!("[\"{}\"]", "x".repeat(RECORD_BYTES));
     let stored = jobs.store(&OWNER, (producer, 1), |visit| {
-        let mut sequence = 0;
+        let (mut sequence, begun) = (0, Instant::now());
         while sequence < MOST && !is_done.load(Ordering::Relaxed) {
+            assert!(begun.elapsed() < PATIENCE, "the others wait for as long as the flood goes on");
             match visit(sequence, record(producer, content.as_bytes())) {
                 Ok(()) => {
                     sequence += 1;

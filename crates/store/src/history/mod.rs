@@ -41,7 +41,7 @@ mod simulation;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
-mod merge_tests;
+mod merge_crash_tests;
 
 pub use block::Stretch;
 pub use chores::{Chores, Merges, Report};

@@ -19,7 +19,7 @@ use crate::log::simulated::{Failures, SimulatedDisk};
 use crate::log::{Disk, DiskFile, Listed, Lock};
 
 /// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number, as `make soak` sets it.
-const SEEDS: u64 = 1000;
+const SEEDS: u64 = 500;
 
 fn listed(disk: &SimulatedDisk) -> Listing {
     Listing::of(disk, Path::new(FOLDER)).expect("listed")
