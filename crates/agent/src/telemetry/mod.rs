@@ -17,7 +17,7 @@ mod worker;
 mod facts;
 mod collector;
 mod node;
-mod probes;
+mod ioam_node;
 mod anomaly_report;
 mod reports;
 mod devices;
@@ -72,7 +72,7 @@ pub(crate) fn open(node: &str, config: &Config) -> Result<Parts, Failure> {
         parts.add(collector::Telemetry::open(collector, key.clone()));
     }
     if let (Some(ioam), Some(key)) = (&telemetry.ioam, &key) {
-        parts.add(probes::Probes::open(ioam, key));
+        parts.add(ioam_node::Probes::open(ioam, key));
     }
     if let Some(own) = &telemetry.node {
         parts.add(node::DataPlane::open(own, key));

@@ -15,8 +15,7 @@ use rustix::net::{AddressFamily, SocketType};
 use skopos_net::lab::Lab;
 
 use super::faults::{Fault, KINDS};
-use super::loads::{start, stress};
-use super::machine::Outcome;
+use super::programs::{Outcome, start, stress};
 use crate::child::Process;
 
 /// Names of the kinds, by their number, and the beginnings of topics in which each shows itself.
@@ -34,7 +33,7 @@ pub(super) const FAULTS: [(&str, &[&str]); KINDS] = [
     ("flood of connections", &["sockets", "tcp", "tcp_peer"]),
 ];
 
-/// What a fault needs.
+/// The place of a fault.
 pub(super) struct Place<'a> {
     pub(super) lab: &'a Lab,
     /// A folder on disk.

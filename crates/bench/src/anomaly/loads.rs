@@ -1,13 +1,13 @@
 //! Loads that come and go, as users have them: a disk, a network, a compiler, a program that fills memory.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use skopos_model::SplitMix64;
 use skopos_net::lab::Lab;
 
-use super::machine::{Outcome, PEER_PORT};
-use crate::child::{Process, not_started};
+use super::programs::{Outcome, PEER_PORT, start, stress};
+use crate::child::Process;
 
 /// Seconds of a load, and of the pause after it.
 const LASTING: (f64, f64) = (20.0, 60.0);
@@ -75,21 +75,4 @@ fn command(kind: usize, strength: f64, lab: &Lab, folder: &Path) -> Outcome<Comm
         2 => stress(&["--cpu", "1", "--cpu-load", &share(80.0).to_string()]),
         _ => stress(&["--vm", "1", "--vm-keep", "--vm-bytes", &format!("{}M", share(1500.0))]),
     })
-}
-
-/// Returns a command of stress-ng.
-pub(super) fn stress(words: &[&str]) -> Command {
-    let mut command = Command::new("stress-ng");
-    command.args(["--quiet", "--timeout", "300"]).args(words);
-    command
-}
-
-/// Starts a program that says nothing and ends when it is dropped.
-///
-/// # Errors
-/// It is not installed.
-pub(super) fn start(command: &mut Command) -> Outcome<Process> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Process::start(command).map_err(|e| not_started(&program, &e).into())
 }

@@ -15,7 +15,8 @@ use skopos_term::Failure;
 
 use super::faults::{Fault, Times, plan};
 use super::inject::{FAULTS, Place, inject};
-use super::loads::{Loads, start};
+use super::loads::Loads;
+use super::programs::{Outcome, PEER_PORT, start};
 use super::tally::{Tally, Unusual};
 use crate::child::{Process, wait_for};
 use crate::plan::Plan;
@@ -23,11 +24,8 @@ use crate::programs;
 use crate::report::Row;
 use crate::scratch::Scratch;
 
-pub(super) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
-/// The ports at which `iperf3` of host `b` listens: for the flow that always runs, and for the load that comes and goes.
+/// The port at which `iperf3` of host `b` listens for the flow that always runs.
 const FLOW_PORT: u16 = 5201;
-pub(super) const PEER_PORT: u16 = 5202;
 
 /// The rate of the flow that always runs.
 const FLOW: &str = "8M";

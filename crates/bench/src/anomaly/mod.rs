@@ -2,12 +2,13 @@
 //! on this machine under loads of `fio`, `iperf3` and `stress-ng` with injected faults.
 //!
 //! `faults` has their times, `tally` judges reports. `simulated` runs `host`; `machine` starts an agent in a lab, `loads`
-//! and the faults of `inject`.
+//! and the faults of `inject`, which are `programs` for the most part.
 
 mod faults;
 mod tally;
 mod host;
 mod simulated;
+mod programs;
 mod loads;
 mod inject;
 mod machine;

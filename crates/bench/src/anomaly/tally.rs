@@ -1,4 +1,4 @@
-//! What reports found and what they cost.
+//! Counts of what reports found and cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,10 +3,9 @@
 use std::error::Error;
 use std::net::{Ipv4Addr, UdpSocket};
 
-use skopos_bpf::Direction;
 use skopos_net::int::{Hop, Packet};
 use skopos_net::lab::{Lab, Topology};
-use skopos_net::plane::{INT_PORT, Mode, Plane, PlaneSettings, Port, Watch};
+use skopos_net::plane::{Direction, INT_PORT, Mode, Plane, PlaneSettings, Port, Watch};
 
 pub(super) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 

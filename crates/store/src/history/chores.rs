@@ -340,7 +340,7 @@ impl Chores {
             if part.from <= part.to {
                 let (from, to) = (Timestamp::from_nanos(part.from), Timestamp::from_nanos(part.to));
                 age += later.since(to).min(longest);
-                // What overlaps the part behind it counts once; more than a step is a clock that was set.
+                // An overlap with the part behind it counts once; more than a step is a clock that was set.
                 age = age.saturating_sub(
                     Some(to.since(later)).filter(|o| *o <= longest).unwrap_or_default(),
                 );

@@ -1,4 +1,4 @@
-//! Probes with traces of IOAM, to other nodes and from them. The families `self_ioam` and `ioam_node`.
+//! Probes with traces of IOAM, to other nodes and from them: the families `ioam_node` and `self_ioam`.
 
 use std::io;
 use std::sync::{Arc, Mutex};
