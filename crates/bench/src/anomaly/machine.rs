@@ -2,8 +2,10 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write as _};
 use std::net::UdpSocket;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -83,7 +85,8 @@ pub(super) fn measure(plan_of: &Plan) -> Outcome<(Vec<Row>, Vec<String>)> {
     let names: Vec<&str> = FAULTS.iter().map(|(name, _)| *name).collect();
     let names = names.try_into().map_err(|_| "a name for each kind")?;
     let mut rows = tally.found(CASE, names);
-    rows.extend(tally.cost(CASE));
+    rows.push(tally.cost(CASE));
+    rows.extend(tally.quiet(CASE));
     let mut notes = vec![
         "this machine: a fault counts as found by a report of a metric in which faults of its kind show themselves".to_owned(),
     ];
@@ -101,7 +104,7 @@ pub(super) fn measure(plan_of: &Plan) -> Outcome<(Vec<Row>, Vec<String>)> {
 
 /// The agent with the receiver of its reports.
 struct Watched {
-    _agent: Process,
+    agent: Process,
     segment: Segment,
     socket: UdpSocket,
     receiver: Receiver,
@@ -118,7 +121,12 @@ impl Watched {
         let secret: String = site.node_secret("a").iter().map(|b| format!("{b:02x}")).collect();
         let (key, config, dir) =
             (folder.join("secret"), folder.join("agent.toml"), folder.join("a"));
-        std::fs::write(&key, secret)?;
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&key)?
+            .write_all(secret.as_bytes())?;
         std::fs::create_dir(&dir)?;
         let to = socket.local_addr()?;
         std::fs::write(
@@ -137,7 +145,7 @@ impl Watched {
             host.segments().first().cloned()
         })?;
         let (receiver, unusual) = (Receiver::new(site), Unusual::default());
-        Ok(Self { _agent: agent, segment, socket, receiver, unusual, last: BTreeMap::new() })
+        Ok(Self { agent, segment, socket, receiver, unusual, last: BTreeMap::new() })
     }
 
     /// Runs loads and faults, and judges reports.
@@ -157,6 +165,9 @@ impl Watched {
         let mut next = waiting.next();
         let mut now: Option<(i64, Box<dyn Any>)> = None;
         for second in 0..end {
+            if !self.agent.runs() {
+                return Err("the agent ended while it was measured".into());
+            }
             loads.run(second as f64, lab, folder)?;
             if now.as_ref().is_some_and(|(end, _)| *end <= second) {
                 now = None;

@@ -46,9 +46,10 @@ pub(super) fn measure() -> Outcome<Vec<Row>> {
         let mut tally = Tally::new(&faults, |_, _| true);
         run(Host::new(seed), 0..end, &mut tally, &faults)?;
         rows.extend(tally.found(&case, KINDS));
+        rows.push(tally.cost(&case));
         let mut quiet = Tally::new(&[], |_, _| false);
         run(Host::new(seed ^ 0x5eed), 0..TIMES.warm_up + QUIET_HOURS * 3600, &mut quiet, &[])?;
-        rows.extend(quiet.cost(&case));
+        rows.extend(quiet.quiet(&case));
     }
     Ok(rows)
 }

@@ -119,10 +119,14 @@ impl<'a> Tally<'a> {
         let judged = (self.true_reports + self.false_reports) as f64;
         let recall = share(delays.len() as f64, self.faults.len() as f64);
         let precision = share(self.true_reports as f64, judged);
+        let delay = match delays.is_empty() {
+            true => Figure::Unknown("no fault was found".to_owned()),
+            false => Figure::Known(median(&delays)),
+        };
         let mut rows = vec![
             Row::of(case, "recall", "", recall, Better::Higher).goal(Goal::AtLeast(0.95)),
             Row::of(case, "precision of reports", "", precision, Better::Higher),
-            Row::new(case, "median time to the report", "s", median(&delays), Better::Lower)
+            Row::of(case, "median time to the report", "s", delay, Better::Lower)
                 .goal(Goal::AtMost(2.0))
                 .rounds("skopos", &delays),
         ];
@@ -138,23 +142,21 @@ impl<'a> Tally<'a> {
         rows
     }
 
-    /// Returns rows about reports without a reason, and about bytes.
-    pub(super) fn cost(&self, case: &str) -> Vec<Row> {
-        let hours = self.quiet as f64 / 3600.0;
+    /// Returns a row about bytes.
+    pub(super) fn cost(&self, case: &str) -> Row {
         let percent = 100.0 * self.bytes as f64 / self.raw_bytes.max(1) as f64;
+        Row::new(case, "bytes of reports, of changed values sent raw", "%", percent, Better::Lower)
+            .goal(Goal::AtMost(1.0))
+    }
+
+    /// Returns rows about reports without a reason.
+    pub(super) fn quiet(&self, case: &str) -> Vec<Row> {
+        let hours = self.quiet as f64 / 3600.0;
         let false_reports = self.false_reports as f64 / hours;
         vec![
             Row::new(case, "time without a fault", "h", hours, Better::Neither),
             Row::new(case, "false reports", "/h", false_reports, Better::Lower)
                 .goal(Goal::AtMost(1.0)),
-            Row::new(
-                case,
-                "bytes of reports, of changed values sent raw",
-                "%",
-                percent,
-                Better::Lower,
-            )
-            .goal(Goal::AtMost(1.0)),
         ]
     }
 }
