@@ -31,7 +31,7 @@ const MAX_RATE_MBIT: f64 = 10_000_000.0;
 /// The shortest time between two anomaly reports, and the longest.
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
-/// The most peers of probes: each costs a datagram of 300 bytes in each interval.
+/// The most peers of probes: each costs a packet of less than 400 bytes in each interval.
 pub const MAX_PEERS: usize = 256;
 
 /// The most nodes that fit a trace (RFC 9486: an option has 255 bytes).

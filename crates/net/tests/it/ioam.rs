@@ -57,13 +57,18 @@ fn socket(chain: &Chain, node: usize, port: u16) -> UdpSocket {
     socket
 }
 
+/// Returns true, and says it, if the kernel has no IOAM.
+fn has_no_ioam() -> bool {
+    let is_absent = !std::path::Path::new("/proc/sys/net/ipv6/ioam6_id").exists();
+    if is_absent {
+        println!("skipped: this kernel has no IOAM (Linux 5.15)");
+    }
+    is_absent
+}
+
 #[test]
 fn kernels_on_the_way_fill_a_trace() {
-    if cannot() {
-        return;
-    }
-    if !std::path::Path::new("/proc/sys/net/ipv6/ioam6_id").exists() {
-        println!("skipped: this kernel has no IOAM (Linux 5.15)");
+    if cannot() || has_no_ioam() {
         return;
     }
     let chain = configured();
@@ -98,11 +103,7 @@ fn kernels_on_the_way_fill_a_trace() {
 
 #[test]
 fn a_probe_becomes_a_report_of_its_path() {
-    if cannot() {
-        return;
-    }
-    if !std::path::Path::new("/proc/sys/net/ipv6/ioam6_id").exists() {
-        println!("skipped: this kernel has no IOAM (Linux 5.15)");
+    if cannot() || has_no_ioam() {
         return;
     }
     let chain = configured();
