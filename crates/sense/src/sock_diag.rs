@@ -8,17 +8,16 @@ use rustix::net::netlink::SOCK_DIAG;
 
 use crate::netlink::{Netlink, attribute, u32_at, u64_at};
 
-/// `SOCK_DIAG_BY_FAMILY`.
-const BY_FAMILY: u16 = 20;
+/// `TCPDIAG_GETSOCK`, which lists the sockets of both families. The kernel walks its whole table of connections for each
+/// request, 0.16 ms on a machine of 24 GB without a connection, and `SOCK_DIAG_BY_FAMILY` takes a request for each family.
+const ALL_FAMILIES: u16 = 18;
 
 /// Families of addresses.
 const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 
-const TCP: u8 = 6;
-
-/// Length of `inet_diag_req_v2`, and of `inet_diag_msg`.
-const REQUEST_BYTES: usize = 56;
+/// Length of `inet_diag_req`, and of `inet_diag_msg`.
+const REQUEST_BYTES: usize = 60;
 const MESSAGE_BYTES: usize = 72;
 
 /// The attribute `INET_DIAG_INFO`, and the bit that asks for it.
@@ -96,8 +95,6 @@ pub(crate) struct Sockets {
     netlink: Netlink,
     states: u32,
     extensions: u8,
-    /// IPv6, if this kernel has it.
-    has_v6: bool,
 }
 
 impl Sockets {
@@ -113,23 +110,17 @@ impl Sockets {
 
     fn open(states: u32, extensions: u8) -> io::Result<Self> {
         let netlink = Netlink::open(Some(SOCK_DIAG))?;
-        let mut sockets = Self { netlink, states, extensions, has_v6: true };
-        sockets.list(IPV4, &mut |_| {})?;
-        sockets.has_v6 = sockets.list(IPV6, &mut |_| {}).is_ok();
+        let mut sockets = Self { netlink, states, extensions };
+        sockets.each(|_| {})?;
         Ok(sockets)
     }
 
     /// Passes each socket to `take`.
     pub(crate) fn each(&mut self, mut take: impl FnMut(&Socket)) -> io::Result<()> {
-        self.list(IPV4, &mut take)?;
-        if self.has_v6 { self.list(IPV6, &mut take) } else { Ok(()) }
-    }
-
-    fn list(&mut self, family: u8, take: &mut dyn FnMut(&Socket)) -> io::Result<()> {
         let mut request = [0; REQUEST_BYTES];
-        [request[0], request[1], request[2]] = [family, TCP, self.extensions];
-        request[4..8].copy_from_slice(&self.states.to_ne_bytes());
-        self.netlink.dump(BY_FAMILY, &request, |message| {
+        request[3] = self.extensions;
+        request[52..56].copy_from_slice(&self.states.to_ne_bytes());
+        self.netlink.dump(ALL_FAMILIES, &request, |message| {
             if let Some(socket) = Socket::of(message) {
                 take(&socket);
             }

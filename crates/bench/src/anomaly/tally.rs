@@ -50,14 +50,18 @@ pub(super) struct Tally<'a> {
     shows: fn(usize, &str) -> bool,
     /// The delay to the first report of each fault in seconds.
     delays: Vec<Option<f64>>,
-    /// Reports with a new anomaly while there was a fault, and while there was none.
+    /// Reports of a new anomaly in a metric in which a fault of that time shows itself.
     true_reports: u64,
+    /// Reports of new anomalies in other metrics while there was a fault: its consequences, or false.
+    other_reports: u64,
+    /// Reports of new anomalies while there was no fault.
     false_reports: u64,
     /// The metrics of false reports, with their number.
     pub(super) false_names: BTreeMap<String, u64>,
     bytes: u64,
     raw_bytes: u64,
-    /// Seconds without a fault.
+    /// Seconds, and those without a fault.
+    seconds: u64,
     quiet: u64,
 }
 
@@ -68,10 +72,12 @@ impl<'a> Tally<'a> {
             shows,
             delays: vec![None; faults.len()],
             true_reports: 0,
+            other_reports: 0,
             false_reports: 0,
             false_names: BTreeMap::new(),
             bytes: 0,
             raw_bytes: 0,
+            seconds: 0,
             quiet: 0,
         }
     }
@@ -83,24 +89,27 @@ impl<'a> Tally<'a> {
 
     /// Counts a second with so many changed values.
     pub(super) fn second(&mut self, second: i64, changed: u64) {
+        self.seconds += 1;
         self.quiet += u64::from(!self.faults.iter().any(|fault| fault.concerns(second as f64)));
         self.raw_bytes += changed * RAW_BYTES + changed.div_ceil(RAW_PER_PACKET) * RAW_PACKET_BYTES;
     }
 
     /// Counts a report with new anomalies at a time in seconds.
     pub(super) fn judge(&mut self, at: f64, new: &[String]) {
-        let mut belongs = false;
+        let (mut is_true, mut belongs) = (false, false);
         for (fault, delay) in self.faults.iter().zip(&mut self.delays) {
             if fault.concerns(at) {
                 belongs = true;
                 let is_shown = new.iter().any(|name| (self.shows)(fault.kind, name));
+                is_true |= is_shown;
                 if is_shown && at < fault.end as f64 + 1.0 && delay.is_none() {
                     *delay = Some(at - fault.begin);
                 }
             }
         }
         if belongs {
-            self.true_reports += 1;
+            self.true_reports += u64::from(is_true);
+            self.other_reports += u64::from(!is_true);
             return;
         }
         self.false_reports += 1;
@@ -116,16 +125,18 @@ impl<'a> Tally<'a> {
             true => Figure::Known(part / whole),
             false => Figure::Unknown("there was none".to_owned()),
         };
-        let judged = (self.true_reports + self.false_reports) as f64;
+        let all = (self.true_reports + self.other_reports + self.false_reports) as f64;
         let recall = share(delays.len() as f64, self.faults.len() as f64);
-        let precision = share(self.true_reports as f64, judged);
+        let precision = share(self.true_reports as f64, all);
+        let others = share(self.other_reports as f64, all);
         let delay = match delays.is_empty() {
             true => Figure::Unknown("no fault was found".to_owned()),
             false => Figure::Known(median(&delays)),
         };
         let mut rows = vec![
             Row::of(case, "recall", "", recall, Better::Higher).goal(Goal::AtLeast(0.95)),
-            Row::of(case, "precision of reports", "", precision, Better::Higher),
+            Row::of(case, "precision: reports of a metric of the fault", "", precision, Better::Higher),
+            Row::of(case, "reports of other metrics within a fault", "", others, Better::Neither),
             Row::of(case, "median time to the report", "s", delay, Better::Lower)
                 .goal(Goal::AtMost(2.0))
                 .rounds("skopos", &delays),
@@ -153,7 +164,9 @@ impl<'a> Tally<'a> {
     pub(super) fn quiet(&self, case: &str) -> Vec<Row> {
         let hours = self.quiet as f64 / 3600.0;
         let false_reports = self.false_reports as f64 / hours;
+        let share = 100.0 * (self.seconds - self.quiet) as f64 / self.seconds.max(1) as f64;
         vec![
+            Row::new(case, "time with a fault or just after", "%", share, Better::Neither),
             Row::new(case, "time without a fault", "h", hours, Better::Neither),
             Row::new(case, "false reports", "/h", false_reports, Better::Lower)
                 .goal(Goal::AtMost(1.0)),

@@ -24,6 +24,12 @@ const PAYLOAD: usize = 500;
 /// Turns are cheap, and the interval of their median needs six: so many for each round of the plan.
 const TURNS: usize = 6;
 
+/// The least share of its throughput that traffic beside the programs keeps, by the lower end of the interval.
+const LEAST_SHARE: f64 = 0.98;
+
+/// Pairs of TCP connections for each round of the plan: throughput on a busy machine scatters by a few per cent.
+const PAIRS: usize = 4;
+
 /// The time of a TCP connection.
 const BULK: Duration = Duration::from_millis(1500);
 
@@ -99,7 +105,7 @@ fn nanos_a_packet(lab: &Lab, port: u16) -> Outcome<f64> {
 pub(super) fn throughput(plan: &Plan) -> Outcome<Vec<Row>> {
     let lab = lab(None)?;
     let (mut without, mut with) = (Vec::new(), Vec::new());
-    for _ in 0..plan.rounds * 2 {
+    for _ in 0..plan.rounds * PAIRS {
         without.push(bulk(&lab)?);
         let planes = planes(&lab, None)?;
         with.push(bulk(&lab)?);
@@ -108,7 +114,7 @@ pub(super) fn throughput(plan: &Plan) -> Outcome<Vec<Row>> {
     let case = "TCP that is not watched";
     let ratios: Vec<f64> =
         with.iter().zip(&without).map(|(with, without)| with / without).collect();
-    let is_noise = interval(&ratios).map(|(low, high)| low <= 1.0 && high >= 1.0);
+    let is_equal = interval(&ratios).map(|(low, _)| low >= LEAST_SHARE);
     let row = |metric: &str, values: &[f64]| {
         Row::new(case, metric, "Gbit/s", median(values), Better::Higher).rounds("skopos", values)
     };
@@ -117,7 +123,7 @@ pub(super) fn throughput(plan: &Plan) -> Outcome<Vec<Row>> {
         row("throughput without programs", &without),
         row("throughput with programs", &with),
         with_interval(ratio, &ratios)
-            .judged_goal("1 is in the interval".to_owned(), is_noise)
+            .judged_goal(format!("at least {LEAST_SHARE} (95 %)"), is_equal)
             .rounds("skopos", &ratios),
     ])
 }
