@@ -5,9 +5,11 @@
 mod service;
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use opentelemetry_sdk::trace::SdkTracerProvider;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use service::{EchoClient, EchoServer};
@@ -25,6 +27,8 @@ use crate::statistics::median;
 const CALLS: usize = 4000;
 const CLIENTS: usize = 8;
 const MESSAGE: &[u8] = &[7; 100];
+/// Every recorder writes what it has within this.
+const SETTLE: Duration = Duration::from_millis(250);
 const SAY: &str = "/echo.Echo/Say";
 
 struct Variant {
@@ -36,9 +40,25 @@ struct Variant {
     cpu_us: Vec<f64>,
 }
 
-pub(crate) fn run(rounds: usize) -> Value {
+/// The places to which spans go.
+pub(crate) struct Export {
+    /// The collector of OpenTelemetry, as `http://HOST:PORT`.
+    pub(crate) collector: String,
+    /// The folder of the trace of Skopos, which stays.
+    pub(crate) folder: PathBuf,
+}
+
+pub(crate) fn run(rounds: usize, export: Option<Export>) -> Value {
+    // Outside of the runtime: the exporter has a client of its own, which waits.
+    let provider = match &export {
+        Some(export) => peers::opentelemetry_to(&export.collector),
+        None => peers::opentelemetry(),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(measure(rounds))
+    let report = runtime.block_on(measure(rounds, export, &provider));
+    drop(runtime);
+    provider.shutdown().expect("all spans are sent");
+    report
 }
 
 async fn listener() -> (SocketAddr, TcpIncoming) {
@@ -47,12 +67,13 @@ async fn listener() -> (SocketAddr, TcpIncoming) {
     (address, TcpIncoming::from(listener).with_nodelay(Some(true)))
 }
 
-async fn measure(rounds: usize) -> Value {
-    let folder = std::env::temp_dir().join(format!("peers-rpc-echo-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder for the trace");
-    let settings = options("peers").trace_folder(&folder).dir(folder.join("run")).budget(None);
+async fn measure(rounds: usize, export: Option<Export>, provider: &SdkTracerProvider) -> Value {
+    let own = std::env::temp_dir().join(format!("peers-rpc-echo-{}", std::process::id()));
+    let folder = export.as_ref().map_or(&own, |export| &export.folder);
+    std::fs::create_dir_all(folder).expect("a folder for the trace");
+    let settings = options("peers").trace_folder(folder).dir(own.join("run")).budget(None);
     let recorder = Recorder::start(settings).expect("a recorder");
-    opentelemetry::global::set_tracer_provider(peers::opentelemetry());
+    opentelemetry::global::set_tracer_provider(provider.clone());
 
     let mut variants = Vec::new();
     let mut add = |name, address, both| {
@@ -84,16 +105,18 @@ async fn measure(rounds: usize) -> Value {
     for round in 0..=rounds {
         for at in 0..variants.len() {
             let at = (at + round) % variants.len();
-            one_round(&mut variants[at], recorder, round > 0).await;
+            let settle = export.as_ref().map(|_| SETTLE);
+            one_round(&mut variants[at], recorder, settle, round > 0).await;
         }
     }
     let counters = serde_json::to_value(recorder.counters()).unwrap_or_default();
     recorder.close().expect("closed");
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = std::fs::remove_dir_all(&own);
     report(&variants, &counters)
 }
 
-async fn one_round(variant: &mut Variant, recorder: Recorder, is_kept: bool) {
+/// Makes the calls of a round. With `settle`, the processor time is that until all spans were written or sent.
+async fn one_round(variant: &mut Variant, recorder: Recorder, settle: Option<Duration>, is_kept: bool) {
     let recorder = if variant.both { recorder } else { Recorder::off() };
     let channel = Channel::from_shared(format!("http://{}", variant.address)).expect("an address");
     let channel = channel.connect().await.expect("connected");
@@ -118,8 +141,12 @@ async fn one_round(variant: &mut Variant, recorder: Recorder, is_kept: bool) {
     for task in tasks {
         task.await.expect("no panic");
     }
+    let seconds = start.elapsed().as_secs_f64();
+    if let Some(time) = settle {
+        tokio::time::sleep(time).await;
+    }
     if is_kept {
-        variant.per_second.push(CALLS as f64 / start.elapsed().as_secs_f64());
+        variant.per_second.push(CALLS as f64 / seconds);
         variant.cpu_us.push((process_cpu_us() - cpu) / CALLS as f64);
     }
 }

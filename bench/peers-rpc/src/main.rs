@@ -1,4 +1,6 @@
 //! `peers-rpc span [ROUNDS]` and `peers-rpc echo [ROUNDS]`: the cost of recording, side by side, as JSON on stdout.
+//! `peers-rpc export [ROUNDS] COLLECTOR FOLDER` is `echo` with the spans of OpenTelemetry sent to a collector; the trace of
+//! Skopos stays in the folder, to be sent afterwards.
 //!
 //! All variants run in one process, in turns, so that a slow moment of the machine meets all of them. Every round is kept.
 
@@ -15,9 +17,13 @@ fn main() {
     let rounds = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(ROUNDS);
     let report = match words.first().map(String::as_str) {
         Some("span") => span::run(rounds),
-        Some("echo") => echo::run(rounds),
+        Some("echo") => echo::run(rounds, None),
+        Some("export") if words.len() == 4 => {
+            let to = echo::Export { collector: words[2].clone(), folder: words[3].clone().into() };
+            echo::run(rounds, Some(to))
+        }
         _ => {
-            eprintln!("usage: peers-rpc span|echo [ROUNDS]");
+            eprintln!("usage: peers-rpc span|echo [ROUNDS], or peers-rpc export ROUNDS COLLECTOR FOLDER");
             std::process::exit(2);
         }
     };

@@ -13,7 +13,8 @@ from .status import call_name, of_code
 
 _SERIALIZATION = record.INTERVALS["input_serialization"]
 
-# The call that this thread is about to send: the serializer of a channel does not know its call.
+# The call that this thread sends, or whose requests it sends: serializers of a channel do not know their call. A response
+# that comes to another thread is not measured.
 _sending = threading.local()
 
 
@@ -48,13 +49,18 @@ class ClientInterceptor(
         self._recorder = recorder
         self._peer = peer
 
-    def _intercept(self, continuation, details, request):
+    def _intercept_stream(self, continuation, details, requests):
+        return self._intercept(continuation, details, requests, is_stream=True)
+
+    def _intercept(self, continuation, details, request, is_stream=False):
         recorder = self._recorder
         if not recorder.enabled:
             return continuation(details, request)
         foreign, _ = from_metadata(details.metadata)
         origin = Origin(recorder, call_name(details.method), self._peer, foreign)
         _sending.origin = origin
+        if is_stream:
+            request = _sent_by(origin, request)
         try:
             call = continuation(with_context(details, _Details, origin), request)
         except BaseException:
@@ -71,8 +77,15 @@ class ClientInterceptor(
 
     intercept_unary_unary = _intercept
     intercept_unary_stream = _intercept
-    intercept_stream_unary = _intercept
-    intercept_stream_stream = _intercept
+    intercept_stream_unary = _intercept_stream
+    intercept_stream_stream = _intercept_stream
+
+
+def _sent_by(origin, requests):
+    """Yields the requests of a call. grpcio takes and serializes them in a thread of the call."""
+    for request in requests:
+        _sending.stream = origin
+        yield request
 
 
 def _when_over(call, done):
@@ -92,21 +105,32 @@ def trace_channel(recorder, channel, peer=None):
     return grpc.intercept_channel(_Timed(channel), ClientInterceptor(recorder, peer))
 
 
-def _timed(serializer):
-    """Measures a serializer for the call that this thread sends. Messages of a stream are sent by another thread."""
-    if serializer is None:
-        return None
+def _serializer(inner, is_stream):
+    """Measures a serializer of requests: bytes of all messages, and the time of a single one."""
 
     def serialize(message):
-        origin = getattr(_sending, "origin", None)
-        if origin is None:
-            return serializer(message)
+        origin = getattr(_sending, "stream" if is_stream else "origin", None)
         start = time.monotonic_ns()
-        data = serializer(message)
-        origin.value(_SERIALIZATION, time.monotonic_ns() - start)
+        data = inner(message) if inner else message
+        if origin is not None:
+            if not is_stream:
+                origin.value(_SERIALIZATION, time.monotonic_ns() - start)
+            origin.add_sent(len(data))
         return data
 
     return serialize
+
+
+def _deserializer(inner):
+    """Measures the bytes of a response that comes to the thread which waits for it."""
+
+    def deserialize(data):
+        origin = getattr(_sending, "origin", None)
+        if origin is not None:
+            origin.add_received(len(data))
+        return inner(data) if inner else data
+
+    return deserialize
 
 
 class _Timed(grpc.Channel):
@@ -115,17 +139,19 @@ class _Timed(grpc.Channel):
     def __init__(self, channel):
         self._channel = channel
 
-    def unary_unary(self, method, request_serializer=None, *args, **kwargs):
-        return self._channel.unary_unary(method, _timed(request_serializer), *args, **kwargs)
+    def unary_unary(self, method, request_serializer=None, response_deserializer=None, *args, **kwargs):
+        serialize, deserialize = _serializer(request_serializer, False), _deserializer(response_deserializer)
+        return self._channel.unary_unary(method, serialize, deserialize, *args, **kwargs)
 
     def unary_stream(self, method, request_serializer=None, *args, **kwargs):
-        return self._channel.unary_stream(method, _timed(request_serializer), *args, **kwargs)
+        return self._channel.unary_stream(method, _serializer(request_serializer, False), *args, **kwargs)
 
-    def stream_unary(self, method, request_serializer=None, *args, **kwargs):
-        return self._channel.stream_unary(method, request_serializer, *args, **kwargs)
+    def stream_unary(self, method, request_serializer=None, response_deserializer=None, *args, **kwargs):
+        serialize, deserialize = _serializer(request_serializer, True), _deserializer(response_deserializer)
+        return self._channel.stream_unary(method, serialize, deserialize, *args, **kwargs)
 
     def stream_stream(self, method, request_serializer=None, *args, **kwargs):
-        return self._channel.stream_stream(method, request_serializer, *args, **kwargs)
+        return self._channel.stream_stream(method, _serializer(request_serializer, True), *args, **kwargs)
 
     def subscribe(self, callback, try_to_connect=False):
         self._channel.subscribe(callback, try_to_connect)

@@ -31,7 +31,9 @@ def attach(scope):
 class Origin:
     """The side of the caller."""
 
-    __slots__ = ("_recorder", "_scope", "_start", "_parent", "_node", "_peer", "_values", "context", "_done")
+    __slots__ = (
+        "_recorder", "_scope", "_start", "_parent", "_node", "_peer", "_values", "_sent", "_received", "context", "_done",
+    )  # fmt: skip
 
     def __init__(self, recorder, name, peer, foreign=None):
         scope = _current.get()
@@ -50,6 +52,7 @@ class Origin:
         lamport = recorder.tick(parent.lamport if parent is not None else 0)
         self.context = Context(request, recorder.new_id(), path, lamport, min(order, 0xFFFF))
         self._values = []
+        self._sent = self._received = None
         self._done = False
         recorder.in_flight["client"] += 1
         self._start = time.monotonic_ns()
@@ -66,19 +69,35 @@ class Origin:
         """Adds an interval in ns or the value of a variable, by its tag."""
         self._values.append((tag, value))
 
-    def end(self, status, sent=0, received=0):
-        """Records the call. Further calls of this do nothing."""
+    def add_sent(self, count):
+        """Counts bytes of requests."""
+        self._sent = (self._sent or 0) + count
+
+    def add_received(self, count):
+        """Counts bytes of responses."""
+        self._received = (self._received or 0) + count
+
+    def end(self, status, sent=None, received=None):
+        """Records the call, with bytes that were not counted yet. Further calls of this do nothing."""
         if self._done:
             return
         self._done = True
+        if sent is not None:
+            self.add_sent(sent)
+        if received is not None:
+            self.add_received(received)
         now = time.monotonic_ns()
         recorder, context = self._recorder, self.context
         recorder.in_flight["client"] -= 1
-        recorder.count("client", received, sent)
+        recorder.count("client", self._received or 0, self._sent or 0)
         if self._scope is not None:
             self._scope.child_ends(now)
         if not recorder.enabled:
             return
+        # Bytes that are not known have no value.
+        for name, count in (("request_bytes", self._sent), ("response_bytes", self._received)):
+            if count is not None:
+                self._values.append((recorder.tag(name), count))
         lamport = recorder.tick()
         recorder.write(
             record.encode(

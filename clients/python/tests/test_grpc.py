@@ -151,9 +151,12 @@ class Interceptors(unittest.TestCase):
         for name in ("target_handler", "input_deserialization", "target_execution_exclusive",
                      "output_serialization", "target_completion_callback"):  # fmt: skip
             self.assertIn(name, target["values"])
-        self.assertEqual(target["values"]["request_bytes"], 3)
-        for name in ("Count", "Sum", "Chat"):
-            self.check_pair(sides, f"echo.Echo/{name}")
+        for side in (origin, target):
+            self.assertEqual((side["values"]["request_bytes"], side["values"]["response_bytes"]), (3, 3))
+        for name, request_bytes in (("Count", 1), ("Sum", 2), ("Chat", 2)):
+            origin, target = self.check_pair(sides, f"echo.Echo/{name}")
+            self.assertEqual(origin["values"]["request_bytes"], request_bytes, name)
+            self.assertEqual(target["values"]["request_bytes"], request_bytes, name)
         self.check_pair(sides, "echo.Echo/Fail", 1)
         self.check_pair(sides, "echo.Echo/Absent", 1)
 

@@ -20,6 +20,7 @@ struct map_definition {
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static u64 (*const monotonic_nanos)(void) = (void *)5;
 static u32 (*const this_processor)(void) = (void *)8;
+static void *(*const current_task)(void) = (void *)158;
 static long (*const read_kernel)(void *to, u32 bytes, u64 from) = (void *)113;
 
 // The lines of `fields.h`, by their number.

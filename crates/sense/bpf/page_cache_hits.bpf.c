@@ -16,11 +16,11 @@ struct processor {
 };
 MAP(PROCESSORS, struct processor, EACH_PROCESSOR, 0);
 
-// Reads that are under way, by file and last page. A later one takes the place of an earlier one, whose rest then counts
-// twice.
+// Reads that are under way, by task. A task has one at a time. Of two tasks with one place, the rest of a read counts twice.
 #define READS 1024
 struct read {
-    u64 key, first;
+    u64 task, key, first;
+    u64 calls; // that the task had ended before this one
 };
 MAP(READING, struct read, READS, 0);
 
@@ -47,17 +47,22 @@ INLINE u32 pages_of(u64 folio) {
     return 1u << (LOAD(u64, folio, folio_order) & 31);
 }
 
-// A long read takes its pages in several steps, perhaps on several processors. Each is told with the last page of the
-// whole read, so only the first one of a row counts, and it counts for all.
+// A long read takes its pages in several steps. Each is told with the last page of the whole read, so only the first one of
+// a system call counts, and it counts for all. Two reads to the same page are told apart by the count of calls of the task.
 SECTION("tp_btf/mm_filemap_get_pages")
 int requested(u64 *arguments) {
     u64 mapping = arguments[0], first = arguments[1], last = arguments[2];
     u64 key = ((u64)lower_half(mapping) << 32) + last;
-    u32 at = mixed(key) % READS;
+    void *current = current_task();
+    u64 task = lower_half((u64)current), calls = LOAD(u64, current, task_reads);
+    u32 at = mixed(task) % READS;
     struct read *read = map_lookup(&READING, &at);
     if (!read || last < first)
         return 0;
-    int goes_on = read->key == key && first > read->first;
+    int goes_on =
+        read->task == task && read->calls == calls && read->key == key && first > read->first;
+    read->task = task;
+    read->calls = calls;
     read->key = key;
     read->first = first;
     if (!goes_on)

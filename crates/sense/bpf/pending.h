@@ -6,6 +6,10 @@
 // An event whose end was not seen, such as a packet that a queue dropped, gives its place away after this time.
 #define STALE_NS 60000000000ull
 
+// The key of a place that is being filled. No event has it: addresses are aligned, and no request begins in the first
+// nanosecond of a machine.
+#define FILLING 1
+
 struct pending {
     u64 key; // 0 is an empty place
     u64 begun;
@@ -23,6 +27,11 @@ INLINE struct pending *places_of(u64 key) {
     return table ? &table->places[mixed(key) % PENDING_SETS * PENDING_WAYS] : 0;
 }
 
+// A processor may have read the clock before another one filled the place: that one is not stale.
+INLINE int is_stale(const struct pending *place, u64 now) {
+    return now > place->begun && now - place->begun > STALE_NS;
+}
+
 INLINE void begin(struct slots *slots, u64 key, u32 slot, u64 now) {
     struct pending *places = places_of(key), *mine = 0;
     if (!places)
@@ -34,8 +43,8 @@ INLINE void begin(struct slots *slots, u64 key, u32 slot, u64 now) {
 #pragma unroll
     for (int way = 0; way < PENDING_WAYS; way++) {
         u64 owner = places[way].key;
-        if (!mine && (owner == 0 || now - places[way].begun > STALE_NS) &&
-            __sync_val_compare_and_swap(&places[way].key, owner, key) == owner)
+        if (!mine && (owner == 0 || (owner != FILLING && is_stale(&places[way], now))) &&
+            __sync_val_compare_and_swap(&places[way].key, owner, FILLING) == owner)
             mine = &places[way];
     }
     if (!mine) {
@@ -44,6 +53,8 @@ INLINE void begin(struct slots *slots, u64 key, u32 slot, u64 now) {
     }
     mine->begun = now;
     mine->slot = slot;
+    // The key comes last: an event that is found has its time. A place that had the key already keeps it.
+    __sync_val_compare_and_swap(&mine->key, FILLING, key);
 }
 
 // Ends an event: returns the time at which it began, and its slot. 0 if it was not measured.
@@ -56,8 +67,8 @@ INLINE u64 end(u64 key, u32 *slot) {
         if (places[way].key == key) {
             u64 begun = places[way].begun;
             *slot = places[way].slot;
-            places[way].key = 0;
-            return begun;
+            // Another event may have taken the place of a stale one meanwhile.
+            return __sync_val_compare_and_swap(&places[way].key, key, 0) == key ? begun : 0;
         }
     return 0;
 }

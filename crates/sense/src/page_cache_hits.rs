@@ -95,7 +95,7 @@ impl PageCacheHits {
         })
     }
 
-    /// Reads the mounts, and frees the slots of file systems that are not mounted.
+    /// Reads the mounts, and frees the slots of file systems that are mounted elsewhere than before, or nowhere.
     fn read_mounts(&mut self) -> io::Result<()> {
         self.mounted = mounted(self.mountinfo.read()?);
         for (slot, known) in self.file_systems.iter_mut().enumerate() {
@@ -106,6 +106,17 @@ impl PageCacheHits {
             }
         }
         Ok(())
+    }
+}
+
+impl FileSystem {
+    /// Takes the counts of a file system that is not mounted where this process sees it. Returns true if its slot is
+    /// not needed: it has no facts, and had no page since the last poll. It gets a slot again with its next page.
+    fn is_left(&mut self, words: [u32; WORDS]) -> bool {
+        if self.point.is_some() {
+            return false;
+        }
+        std::mem::replace(&mut self.last, words) == words
     }
 }
 
@@ -163,6 +174,11 @@ impl Sensor for PageCacheHits {
                     pages: [0; WORDS],
                 }),
             };
+            if file_system.is_left(std::array::from_fn(|word| slots.word(slot, word))) {
+                *known = None;
+                slots.free(slot);
+                continue;
+            }
             let Some(point) = &file_system.point else { continue };
             let Some(facts) = facts.see(tick.sink, point, || ()) else { continue };
             let mut grown = [0; WORDS];
@@ -205,6 +221,16 @@ mod tests {
         ] {
             assert_eq!(hit_ratio(&grown), expected, "{grown:?}");
         }
+    }
+
+    #[test]
+    fn a_file_system_that_is_gone_or_idle_elsewhere_gives_its_slot_back() {
+        let mut gone = FileSystem { number: 7, point: None, last: [0; WORDS], pages: [0; WORDS] };
+        assert!(!gone.is_left([5, 0, 5, 0]), "its pages came since the last poll");
+        assert!(!gone.is_left([5, 0, 5, 1]));
+        assert!(gone.is_left([5, 0, 5, 1]));
+        let mut mounted = FileSystem { point: Some(b"/m".to_vec()), ..gone };
+        assert!(!mounted.is_left([5, 0, 5, 1]), "an idle one keeps its facts");
     }
 
     #[test]

@@ -19,6 +19,11 @@ use crate::{marks, sys};
 /// Attempts at a structured value whose bytes are overwritten meanwhile.
 const STRUCTURED_ATTEMPTS: u32 = 100;
 
+/// Turns in which a read of the latest value follows a writer that publishes between two loads of each turn. The bound does
+/// not depend on the segment, whose publisher chooses the number of slots; a read without luck goes the slow way, which
+/// has a bound of its own.
+const NEWEST_TURNS: u32 = 1000;
+
 /// The samples of one topic, for reading. Cheap to clone. It stays valid, and returns [`Error::Gone`]
 /// once the vertex is unregistered.
 //
@@ -180,12 +185,13 @@ impl Vertex {
     //
     // The slot of the last read is tried first: it is fetched together with the head. A publish in between makes one
     // more turn, in the same code: on a cold path other code would be fetched from memory, too. For the same reason the
-    // number of turns is not a constant, with which a compiler writes out each of them.
+    // number of turns is not a constant, with which a compiler writes out each of them. A ring of a few slots has few
+    // turns.
     #[inline(always)]
     fn newest<T>(&self, read: impl Fn(&Slot) -> T) -> Option<T> {
         self.vertex.fetch_next();
         let (head, mut slot) = (self.vertex.head(), self.vertex.near());
-        for _ in 0..=self.vertex.slots() {
+        for _ in 0..=self.vertex.slots().min(NEWEST_TURNS) {
             let count = match head.newest_in(self.owner, slot, &read) {
                 Ok(found) => return Some(found),
                 Err(count) => count,
@@ -460,5 +466,38 @@ fn decode_structured(raw: &RawVertex<'_>, sample: &RawSample) -> SlotState<Struc
 impl fmt::Debug for Vertex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Vertex({} in {:?})", self.topic(), self.rest.segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::host::Host;
+    use crate::publisher::Publisher;
+    use crate::spec::VertexSpec;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has another user id than the owner of its files")]
+    fn a_writer_that_publishes_in_each_turn_holds_a_reader_for_a_bounded_time() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let publisher = Publisher::builder("p").dir(dir.path()).create().expect("a segment");
+        let topic = Topic::new("n01/a/b").expect("a topic");
+        let spec = VertexSpec::new(topic, ValueType::U64).slots(1 << 14);
+        let writer = publisher.register(spec).expect("room");
+        let host = Host::open_dirs(vec![dir.path().to_path_buf()]).expect("a host");
+        let vertex = host.lookup("n01/a/b").expect("it is published");
+        let turns = Cell::new(0u64);
+        let publish = |_: &Slot| {
+            turns.set(turns.get() + 1);
+            writer.publish(turns.get()).expect("published");
+        };
+        // The newest sample is never in the slot that a turn reads.
+        writer.publish(0u64).expect("published");
+        writer.publish(0u64).expect("published");
+        assert!(vertex.newest(publish).is_none());
+        assert_eq!(turns.get(), u64::from(NEWEST_TURNS) + 1);
+        assert_eq!(vertex.latest().expect("a sample").as_f64(), Some(1001.0));
     }
 }

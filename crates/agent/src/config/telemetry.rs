@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::num::NonZeroU16;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -44,6 +45,9 @@ pub struct TelemetryConfig {
     /// Path of the file with the key of the site, relative to the configuration. Reports that this node sends have a tag
     /// made with it, and its collector takes only such reports.
     pub key_file: Option<PathBuf>,
+    /// The domain of telemetry: that of all nodes whose ids and clocks belong together. The collector refuses reports of
+    /// other domains.
+    pub domain: Option<NonZeroU16>,
     /// The data plane of this node.
     pub node: Option<NodeConfig>,
     /// The collector of reports.
@@ -451,7 +455,7 @@ mod tests {
         }
     }
 
-    const GOOD: &str = "key_file = 'site.key'\n\
+    const GOOD: &str = "key_file = 'site.key'\ndomain = 7\n\
         [collector]\nlisten = '10.0.0.1:7363'\nsources = ['10.0.0.0/16', 'fd00::/8', '10.1.2.3']\n\
         [node]\nid = 1\ncollector = '10.0.0.1:7363'\nmode = 'md'\n\
         watch = [{ protocol = 'udp', destination = '10.0.0.0/8', destination_port = 7000 }]\n\
@@ -471,6 +475,8 @@ mod tests {
         check("'10.1.2.3'", "'here'", "write it like `10.0.0.0/16`");
         check("'10.0.0.1:7363'\nsources", "'10.0.0.1'\nsources", "has no port");
         check("mode = 'md'", "mode = 'in'", "unknown variant");
+        check("domain = 7", "domain = 0", "nonzero");
+        check("domain = 7", "domain = 70000", "invalid value");
         check("id = 1\n", "", "missing field `id`");
         check("id = 1", "id = -1", "invalid value");
         check("watch = [{", "hops = 300\nwatch = [{", "invalid value");

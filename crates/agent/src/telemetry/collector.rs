@@ -38,11 +38,15 @@ impl Telemetry {
     ///
     /// # Errors
     /// The address is in use or is not of this machine.
-    pub(super) fn open(config: &CollectorConfig, key: Option<Key>) -> Result<Self, Skip> {
+    pub(super) fn open(
+        config: &CollectorConfig,
+        domain: u16,
+        key: Option<Key>,
+    ) -> Result<Self, Skip> {
         let skip = |reason: String| Skip::new(telemetry::FAMILY.name, reason);
         let networks = if config.sources.is_empty() { &ALL[..] } else { &config.sources };
         let sources = networks.iter().map(|Network(address, bits)| (*address, *bits)).collect();
-        let mut settings = CollectorSettings { key, ..CollectorSettings::new(sources) };
+        let mut settings = CollectorSettings { key, domain, ..CollectorSettings::new(sources) };
         settings.datagrams_per_second =
             config.datagrams_per_second.unwrap_or(settings.datagrams_per_second);
         settings.int_port = config.int_port.unwrap_or(settings.int_port);
@@ -80,7 +84,12 @@ impl State {
 
 /// Returns the number of datagrams that were refused, or of no use.
 fn refused(counts: &CollectorCounts) -> u64 {
-    counts.refused_sources + counts.over_quota + counts.bad_tags + counts.replays + counts.malformed
+    counts.refused_sources
+        + counts.over_quota
+        + counts.bad_tags
+        + counts.replays
+        + counts.malformed
+        + counts.foreign_domains
 }
 
 impl Sensor for Telemetry {
@@ -103,7 +112,7 @@ mod tests {
     use std::net::UdpSocket;
 
     use skopos_net::int::{
-        Field, Group, Hop, Inner, Instructions, Report, write_group, write_report,
+        DOMAIN, Field, Group, Hop, Inner, Instructions, Report, write_group, write_report,
     };
 
     use super::*;
@@ -120,7 +129,8 @@ mod tests {
         };
         let (dropped, congested, tracked, intermediate) = (false, false, true, true);
         let inner = Inner::None;
-        let report = Report { dropped, congested, tracked, intermediate, hop, inner };
+        let domain = 0;
+        let report = Report { dropped, congested, tracked, intermediate, domain, hop, inner };
         let mut datagram = Vec::new();
         write_group(&Group { hardware: 0, sequence, node: 7 }, &mut datagram);
         write_report(&report, Instructions::of(&[Field::Ports, Field::Queue]), &mut datagram);
@@ -132,8 +142,9 @@ mod tests {
         let listen = free_address();
         let key = Key::new(b"a key of the site").expect("long enough");
         let config = toml::from_str(&format!("listen = '{listen}'")).expect("TOML");
-        let mut sensor = Telemetry::open(&config, Some(key.clone())).expect("it listens");
-        let again = Telemetry::open(&config, Some(key.clone())).err().expect("it is in use");
+        let mut sensor = Telemetry::open(&config, DOMAIN, Some(key.clone())).expect("it listens");
+        let again =
+            Telemetry::open(&config, DOMAIN, Some(key.clone())).err().expect("it is in use");
         assert!(again.reason.contains(&listen.to_string()), "{again:?}");
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         for sequence in 0..3 {
@@ -156,7 +167,7 @@ mod tests {
         // The kernel drops what comes from other addresses; a tag is for the thread to check.
         let config = toml::from_str(&format!("listen = '{listen}'")).expect("TOML");
         let key = Key::new(b"a key of the site").expect("long enough");
-        let sensor = Telemetry::open(&config, Some(key)).expect("it listens");
+        let sensor = Telemetry::open(&config, DOMAIN, Some(key)).expect("it listens");
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         // The lock keeps the thread from taking the datagrams first.
         let mut state = sensor.state.lock().expect("it lives");

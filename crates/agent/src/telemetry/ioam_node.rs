@@ -41,7 +41,7 @@ impl Probes {
     ///
     /// # Errors
     /// The address is in use, or this process may not send traces.
-    pub(super) fn open(config: &IoamConfig, key: &Key) -> Result<Self, Skip> {
+    pub(super) fn open(config: &IoamConfig, domain: u16, key: &Key) -> Result<Self, Skip> {
         let skip = |reason: String| Skip::new(self_ioam::FAMILY.name, reason);
         let refused = |e: skopos_net::Error| skip(with_causes(&e));
         let no_thread = |e: io::Error| skip(format!("no thread: {e}"));
@@ -67,7 +67,8 @@ impl Probes {
             probes.prober = Some(prober);
         }
         if let (Some(listen), Some(id), Some(to)) = (config.listen, config.id, config.collector) {
-            let sink = ProbeSink::open(listen, id, to, key.clone()).map_err(refused)?;
+            let sink = ProbeSink::open(listen, (id, domain), to, key.clone());
+            let sink = sink.map_err(refused)?;
             let taking = Arc::new(Mutex::new(Taking { sink, failure: None }));
             let own = Arc::clone(&taking);
             let work = move || own.lock().map_or(Work::Failed, |mut taking| taking.receive());

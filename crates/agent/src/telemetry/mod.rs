@@ -22,9 +22,11 @@ mod anomaly_report;
 mod reports;
 mod devices;
 
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use skopos_net::anomaly::SiteKey;
+use skopos_net::int::DOMAIN;
 use skopos_net::{Key, MIN_KEY_BYTES};
 use skopos_sense::{Sensor, Skip};
 use skopos_term::Failure;
@@ -67,15 +69,16 @@ pub(crate) fn open(node: &str, config: &Config) -> Result<Parts, Failure> {
     let key = secret.as_deref().map(|bytes| Key::new(bytes).ok_or_else(too_short)).transpose()?;
     let site = secret.as_deref().map(SiteKey::new).transpose();
     let site = site.map_err(|e| Failure::new("[telemetry]").because(&e))?;
+    let domain = telemetry.domain.map_or(DOMAIN, NonZeroU16::get);
     let mut parts = Parts::default();
     if let Some(collector) = &telemetry.collector {
-        parts.add(collector::Telemetry::open(collector, key.clone()));
+        parts.add(collector::Telemetry::open(collector, domain, key.clone()));
     }
     if let (Some(ioam), Some(key)) = (&telemetry.ioam, &key) {
-        parts.add(ioam_node::Probes::open(ioam, key));
+        parts.add(ioam_node::Probes::open(ioam, domain, key));
     }
     if let Some(own) = &telemetry.node {
-        parts.add(node::DataPlane::open(own, key));
+        parts.add(node::DataPlane::open(own, domain, key));
     }
     if !telemetry.devices.is_empty() {
         let own = |file: &PathBuf| beside(config, file);

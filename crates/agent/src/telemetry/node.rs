@@ -44,7 +44,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// The kernel refuses the programs, or an interface does not exist.
-    pub(super) fn open(config: &NodeConfig, key: Option<Key>) -> Result<Self, Skip> {
+    pub(super) fn open(config: &NodeConfig, domain: u16, key: Option<Key>) -> Result<Self, Skip> {
         let skip = |reason: String| Skip::new(self_int::FAMILY.name, reason);
         let refused = |e: skopos_net::Error| {
             skip(format!(
@@ -53,8 +53,8 @@ impl DataPlane {
             ))
         };
         let here = Namespace::current().map_err(refused)?;
-        let plane = Plane::open(&here, settings(config)).map_err(refused)?;
-        let open = |collector| Reporter::open(&here, config.id, collector, key);
+        let plane = Plane::open(&here, settings(config, domain)).map_err(refused)?;
+        let open = |collector| Reporter::open(&here, (config.id, domain), collector, key);
         let reporter = config.collector.map(open).transpose();
         let reporter = reporter.map_err(|e| skip(with_causes(&e)))?;
         let every = if reporter.is_some() { REPORT_EVERY } else { CLOCK_EVERY };
@@ -116,10 +116,11 @@ impl Sensor for DataPlane {
 }
 
 /// Returns the settings of the data plane.
-fn settings(config: &NodeConfig) -> PlaneSettings {
+fn settings(config: &NodeConfig, domain: u16) -> PlaneSettings {
     let defaults = PlaneSettings::new(config.id);
     PlaneSettings {
         int_port: config.int_port.unwrap_or(defaults.int_port),
+        domain,
         hops: config.hops.unwrap_or(defaults.hops),
         mode: match config.mode {
             Mode::Md => plane::Mode::EmbedData,

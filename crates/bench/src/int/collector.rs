@@ -171,7 +171,7 @@ fn processor_seconds() -> f64 {
 }
 
 /// A datagram with reports of a sink.
-fn datagram(number: u32, reports: u32, key: Option<&Key>) -> Vec<u8> {
+pub(super) fn datagram(number: u32, reports: u32, key: Option<&Key>) -> Vec<u8> {
     let mut bytes = Vec::new();
     write_group(&Group { hardware: 0, sequence: number, node: 9 }, &mut bytes);
     let values = Instructions::of(&[Field::Ports, Field::IngressTime]);
@@ -185,6 +185,7 @@ fn datagram(number: u32, reports: u32, key: Option<&Key>) -> Vec<u8> {
             congested: false,
             tracked: true,
             intermediate: false,
+            domain: DOMAIN,
             hop,
             inner: Inner::Ip(&packet),
         };

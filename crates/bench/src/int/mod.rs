@@ -1,5 +1,5 @@
 //! `skopos-bench int`: what packets with in-band telemetry say against theory, what telemetry costs them and others, and
-//! how many reports a collector takes.
+//! how many reports a collector takes, and what forged ones cost.
 //!
 //! All of it is on this machine: hosts `a` and `b` of a lab, with two switches between them, which are source and sink.
 //! Host `a` has two links to its switch, so that packets can change their path. Root, `ip` and `tc` are needed; a part that
@@ -10,6 +10,7 @@ mod queue;
 mod cost;
 mod traffic;
 mod collector;
+mod flood;
 
 use skopos_term::Failure;
 
@@ -21,12 +22,13 @@ use super::report::{Better, Figure, Report, Row};
 /// Measures one part.
 type Measure = fn(&Plan) -> Outcome<Vec<Row>>;
 
-const PARTS: [(&str, Measure); 5] = [
+const PARTS: [(&str, Measure); 6] = [
     ("full queue and path", queue::measure),
     ("programs", cost::measure),
     ("datagrams", traffic::packets),
     ("throughput", traffic::throughput),
     ("collector", collector::measure),
+    ("flood", flood::measure),
 ];
 
 pub(super) fn run(plan: &Plan) -> Result<Report, Failure> {

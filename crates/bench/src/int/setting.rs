@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::net::{Ipv4Addr, UdpSocket};
 
-use skopos_net::int::{Hop, Packet};
+use skopos_net::int::{DOMAIN, Hop, Packet};
 use skopos_net::lab::{Lab, Topology};
 use skopos_net::plane::{Direction, INT_PORT, Mode, Plane, PlaneSettings, Port, Watch};
 
@@ -71,9 +71,8 @@ pub(super) struct Seen {
 pub(super) fn seen(plane: &mut Plane) -> Vec<Seen> {
     let mut all = Vec::new();
     plane.events(|event| {
-        let Ok(Packet { embedded: Some(int), .. }) = Packet::read(event.packet, INT_PORT) else {
-            return;
-        };
+        let read = Packet::read(event.packet, INT_PORT, DOMAIN);
+        let Ok(Packet { embedded: Some(int), .. }) = read else { return };
         all.push(Seen {
             hops: int.hops().collect(),
             sink_ns: event.hop.ingress_ns,

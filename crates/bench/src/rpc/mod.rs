@@ -7,6 +7,7 @@ mod printed;
 mod analyses;
 mod recorders;
 mod service;
+mod collector;
 
 use skopos_term::Failure;
 
@@ -20,6 +21,8 @@ pub(super) fn run(plan: &Plan) -> Result<Report, Failure> {
     let scratch = Scratch::on_disk()?;
     plan.say("recorders …");
     recorders::add(&mut report, plan, scratch.path());
+    plan.say("spans to a collector …");
+    collector::add(&mut report, plan, scratch.path());
     plan.say("the data service …");
     service::add(&mut report, plan, scratch.path());
     plan.say("analyses …");

@@ -19,6 +19,8 @@ pub struct CollectorCounts {
     pub replays: u64,
     /// Datagrams and reports that are not of the known format.
     pub malformed: u64,
+    /// Datagrams of nodes of another domain, and reports about packets of such sources.
+    pub foreign_domains: u64,
     /// Packets about paths, ports and nodes for which there was no room.
     pub beyond_bounds: u64,
     /// Paths, ports and nodes that were discarded for newer ones.

@@ -141,8 +141,18 @@ impl Collector {
             return;
         };
         let group = reports.group;
-        let times = reports.clone().filter_map(|report| report.ok()?.hop.ingress_ns);
-        if !self.state.note_group(&group, times.max(), now, &mut self.counts) {
+        let own = self.settings.domain;
+        let is_foreign = |domain: u16| domain != 0 && domain != own;
+        let mut newest = None;
+        for report in reports.clone().flatten() {
+            if is_foreign(report.domain) {
+                // Nothing is noted: a node of ours may have the same id.
+                self.counts.foreign_domains += 1;
+                return;
+            }
+            newest = newest.max(report.hop.ingress_ns);
+        }
+        if !self.state.note_group(&group, newest, now, &mut self.counts) {
             self.counts.replays += 1;
             if self.settings.key.is_some() {
                 return;
@@ -154,14 +164,23 @@ impl Collector {
                 return;
             };
             self.counts.reports += 1;
+            let packet = match report.inner {
+                Inner::Ip(packet) => Some(Packet::read(packet, self.settings.int_port, own)),
+                _ => None,
+            };
+            if let Some(Ok(Packet { embedded: Some(int), .. })) = &packet
+                && is_foreign(int.header.domain)
+            {
+                self.counts.foreign_domains += 1;
+                continue;
+            }
             self.state.note_report(&group, &report, now, &mut self.counts);
-            let Inner::Ip(packet) = report.inner else { continue };
-            match Packet::read(packet, self.settings.int_port) {
-                Ok(Packet { flow, embedded: Some(int) }) if !report.intermediate => {
+            match packet {
+                Some(Ok(Packet { flow, embedded: Some(int) })) if !report.intermediate => {
                     self.state.note_packet(&flow, &int, &report.hop, now, &mut self.counts);
                 }
-                Ok(_) => {}
-                Err(_) => self.counts.malformed += 1,
+                Some(Err(_)) => self.counts.malformed += 1,
+                _ => {}
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::int::DOMAIN;
 use crate::plane::INT_PORT;
 use crate::tag::Key;
 
@@ -16,11 +17,20 @@ pub struct CollectorSettings {
     pub key: Option<Key>,
     /// The UDP port of INT in the packets that reports carry.
     pub int_port: u16,
+    /// The domain of the nodes. Reports and packets of other domains are refused: their ids of nodes and their clocks are
+    /// others. Those that say no domain are taken.
+    pub domain: u16,
 }
 
 impl CollectorSettings {
     /// Returns settings that accept reports of these networks: 20 000 datagrams a second from each source.
     pub fn new(sources: Vec<(IpAddr, u8)>) -> Self {
-        Self { sources, datagrams_per_second: 20_000, key: None, int_port: INT_PORT }
+        Self {
+            sources,
+            datagrams_per_second: 20_000,
+            key: None,
+            int_port: INT_PORT,
+            domain: DOMAIN,
+        }
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn publish(counts: &CollectorCounts, sink: &mut dyn FactSink) {
         (&telemetry::BAD_TAGS_TOTAL, counts.bad_tags),
         (&telemetry::REPLAYS_TOTAL, counts.replays),
         (&telemetry::MALFORMED_TOTAL, counts.malformed),
+        (&telemetry::FOREIGN_DOMAINS_TOTAL, counts.foreign_domains),
         (&telemetry::BEYOND_BOUNDS_TOTAL, counts.beyond_bounds),
         (&telemetry::EVICTED_TOTAL, counts.evicted),
         (&telemetry::HOPS_LEFT_OUT_TOTAL, counts.hops_left_out),

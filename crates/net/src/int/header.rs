@@ -14,8 +14,8 @@ pub const SHIM_BYTES: usize = 4;
 /// Bytes of the header after the shim, which INT-MD and INT-MX share.
 pub const HEADER_BYTES: usize = 12;
 
-/// The domain of Skopos' own sources. The number is arbitrary; a site whose switches use it for another domain
-/// cannot mix them with these sources.
+/// The domain of Skopos' own sources, unless the settings say otherwise. The number is arbitrary; a site whose switches use
+/// it for another domain chooses another one.
 pub const DOMAIN: u16 = 0x5c09;
 
 /// The bit of the domain's instructions for the sequence number: one word, which the source alone adds below its
@@ -162,17 +162,19 @@ impl Header {
         }
     }
 
-    /// True if the source adds its sequence number below its hop.
-    fn has_sequence(&self) -> bool {
-        self.domain == DOMAIN && self.domain_instructions & INSTRUCTION_SEQUENCE != 0
+    /// True if a source of domain `own` adds its sequence number below its hop.
+    fn has_sequence(&self, own: u16) -> bool {
+        self.domain != 0
+            && self.domain == own
+            && self.domain_instructions & INSTRUCTION_SEQUENCE != 0
     }
 
-    /// Number of bytes that the source alone added below its hop, in a stack of `bytes`. Another domain than
-    /// that of Skopos may have any words of its own there: the rest that is not a whole hop.
-    fn source_bytes(&self, bytes: usize) -> usize {
+    /// Number of bytes that the source alone added below its hop, in a stack of `bytes`. Another domain than `own` may
+    /// have any words of its own there: the rest that is not a whole hop.
+    fn source_bytes(&self, own: u16, bytes: usize) -> usize {
         match (self.hop_words, self.domain) {
             (0, _) | (_, 0) => 0,
-            (_, DOMAIN) => usize::from(self.has_sequence()) * 4,
+            (_, domain) if domain == own => usize::from(self.has_sequence(own)) * 4,
             (hop_words, _) => bytes % (usize::from(hop_words) * 4),
         }
     }
@@ -187,23 +189,24 @@ pub struct Embedded<'a> {
     pub header: Header,
     /// The hops, last hop first, without the words of the source.
     stack: &'a [u8],
-    /// The number that the source gave the packet, if its domain is [`DOMAIN`].
+    /// The number that the source gave the packet, if it is of the reader's domain.
     pub sequence: Option<u32>,
 }
 
 impl<'a> Embedded<'a> {
-    /// Reads INT from its shim on, and returns it with the bytes behind it.
+    /// Reads INT from its shim on, as a node of domain `own`, and returns it with the bytes behind it.
     ///
     /// # Errors
     /// The bytes end before the stack does, the version is another one, or the lengths contradict each other.
-    pub fn read(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Error> {
+    pub fn read(bytes: &'a [u8], own: u16) -> Result<(Self, &'a [u8]), Error> {
         let mut reader = Reader::new(WHAT, bytes);
         let shim = Shim::read(&mut reader)?;
         let mut inside = Reader::new(WHAT, reader.take(usize::from(shim.words) * 4)?);
         let header = Header::read(&mut inside, shim.kind)?;
         let whole = inside.rest();
         let hop_bytes = usize::from(header.hop_words) * 4;
-        let Some(stack_bytes) = whole.len().checked_sub(header.source_bytes(whole.len())) else {
+        let Some(stack_bytes) = whole.len().checked_sub(header.source_bytes(own, whole.len()))
+        else {
             let why = format!("{} words leave no place for the words of the source", shim.words);
             return Err(Error::malformed(WHAT, why));
         };
@@ -213,7 +216,7 @@ impl<'a> Embedded<'a> {
             );
             return Err(Error::malformed(WHAT, why));
         }
-        let (stack, own) = whole.split_at(stack_bytes);
+        let (stack, below) = whole.split_at(stack_bytes);
         if hop_bytes < header.instructions.words() * 4 && shim.kind == Kind::EmbedData {
             let why = format!(
                 "a hop has {} words, and its instructions need {}",
@@ -222,7 +225,7 @@ impl<'a> Embedded<'a> {
             );
             return Err(Error::malformed(WHAT, why));
         }
-        let sequence = own.first_chunk().filter(|_| header.has_sequence());
+        let sequence = below.first_chunk().filter(|_| header.has_sequence(own));
         let sequence = sequence.map(|bytes| u32::from_be_bytes(*bytes));
         Ok((Self { shim, header, stack, sequence }, reader.rest()))
     }
@@ -257,7 +260,7 @@ impl<'a> Embedded<'a> {
         sequence: Option<u32>,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let own = usize::from(header.has_sequence() && kind == Kind::EmbedData);
+        let own = usize::from(header.has_sequence(header.domain) && kind == Kind::EmbedData);
         let words = HEADER_BYTES / 4 + hops.len() * usize::from(header.hop_words) + own;
         let words = u8::try_from(words)
             .map_err(|_| Error::malformed(WHAT, format!("{words} words are more than 255")))?;

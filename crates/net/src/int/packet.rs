@@ -35,11 +35,12 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet from its IP header on. UDP packets to `int_port` have INT.
+    /// Reads a packet from its IP header on. UDP packets to `int_port` have INT, which is read
+    /// as by a node of `domain`.
     ///
     /// # Errors
     /// The packet ends before its headers, is a fragment, or its INT is malformed.
-    pub fn read(bytes: &'a [u8], int_port: u16) -> Result<Self, Error> {
+    pub fn read(bytes: &'a [u8], int_port: u16, domain: u16) -> Result<Self, Error> {
         let mut reader = Reader::new(WHAT, bytes);
         let (source, destination, protocol) = addresses(&mut reader)?;
         let mut flow = Flow { source, destination, protocol, source_port: 0, destination_port: 0 };
@@ -52,7 +53,7 @@ impl<'a> Packet<'a> {
         }
         // Length and checksum of UDP.
         reader.take(4)?;
-        let (embedded, rest) = Embedded::read(reader.rest())?;
+        let (embedded, rest) = Embedded::read(reader.rest(), domain)?;
         match embedded.shim.next {
             Next::Payload { .. } => {
                 let why =

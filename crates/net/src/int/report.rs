@@ -70,6 +70,8 @@ pub struct Report<'a> {
     pub tracked: bool,
     /// The report is of a node before the sink.
     pub intermediate: bool,
+    /// The domain of the node that reports; 0 if it does not say.
+    pub domain: u16,
     /// The values of the node that reports, without its id.
     pub hop: Hop,
     /// The packet.
@@ -124,8 +126,8 @@ fn read_report<'a>(reader: &mut Reader<'a>) -> Result<Report<'a>, Error> {
     let (words, metadata_words) = ((first >> 16) as usize & 0xff, (first >> 8) as usize & 0xff);
     let bit = |at: u32| first >> at & 1 == 1;
     let mut inside = Reader::new(WHAT, reader.take(words * 4)?);
-    let hop = match kind {
-        0 => Hop::default(),
+    let (domain, hop) = match kind {
+        0 => (0, Hop::default()),
         1 => read_main(&mut inside, metadata_words)?,
         other => {
             let why =
@@ -139,16 +141,17 @@ fn read_report<'a>(reader: &mut Reader<'a>) -> Result<Report<'a>, Error> {
         congested: bit(6),
         tracked: bit(5),
         intermediate: bit(4),
+        domain,
         hop,
         inner,
     })
 }
 
-/// Reads the main contents of type 1.
-fn read_main(inside: &mut Reader<'_>, metadata_words: usize) -> Result<Hop, Error> {
-    let bits = inside.u16()?;
-    // Domain, its bits and its status.
-    inside.take(6)?;
+/// Reads the main contents of type 1: the domain of the node, and its values.
+fn read_main(inside: &mut Reader<'_>, metadata_words: usize) -> Result<(u16, Hop), Error> {
+    let (bits, domain) = (inside.u16()?, inside.u16()?);
+    // Bits of the domain and its status.
+    inside.take(4)?;
     let mut metadata = Reader::new(WHAT, inside.take(metadata_words * 4)?);
     let needed = Instructions(bits).words();
     if needed > metadata_words {
@@ -166,7 +169,7 @@ fn read_main(inside: &mut Reader<'_>, metadata_words: usize) -> Result<Hop, Erro
         hop.queue = hop.queue.or(Some((word >> 24) as u8));
         hop.drop_reason = Some((word >> 16) as u8);
     }
-    Ok(hop)
+    Ok((domain, hop))
 }
 
 /// Returns the packet of the inner contents.
@@ -234,7 +237,8 @@ pub fn write_report(report: &Report<'_>, instructions: Instructions, out: &mut V
         | flag(report.intermediate, 4);
     out.extend([1 << 4 | inner, words as u8, metadata_words as u8, flags]);
     out.extend(bits.to_be_bytes());
-    out.extend([0; 6]);
+    out.extend(report.domain.to_be_bytes());
+    out.extend([0; 4]);
     report.hop.write(out, Instructions(bits & !DROP_BIT));
     if let Some(reason) = report.hop.drop_reason {
         out.extend([report.hop.queue.unwrap_or(u8::MAX), reason, 0, 0]);

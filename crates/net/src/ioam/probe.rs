@@ -13,9 +13,7 @@ use super::socket::{receive, receive_options, set_trace};
 use super::trace::{IoamNode, Trace, TraceRequest};
 use crate::Error;
 use crate::bytes::Reader;
-use crate::int::{
-    DOMAIN, Embedded, Field, Header, Hop, INSTRUCTION_SEQUENCE, Instructions, Kind, Next,
-};
+use crate::int::{Embedded, Field, Header, Hop, INSTRUCTION_SEQUENCE, Instructions, Kind, Next};
 use crate::netns::Namespace;
 use crate::plane::{INT_PORT, Reporter};
 use crate::tag::{Key, TAG_REPORT_BYTES};
@@ -87,6 +85,7 @@ impl Prober {
 pub struct ProbeSink {
     socket: UdpSocket,
     local: SocketAddr,
+    domain: u16,
     reporter: Reporter,
     key: Key,
     nodes: BTreeMap<u32, u32>,
@@ -115,13 +114,13 @@ pub struct ProbeCounts {
 }
 
 impl ProbeSink {
-    /// Opens a sink at an address, which reports as the node `id` to the collector.
+    /// Opens a sink at an address, which reports as the node `id` of a domain to the collector.
     ///
     /// # Errors
     /// The address is in use, or there is no route to the collector.
     pub fn open(
         listen: SocketAddrV6,
-        id: u32,
+        (id, domain): (u32, u16),
         collector: SocketAddr,
         key: Key,
     ) -> Result<Self, Error> {
@@ -130,9 +129,10 @@ impl ProbeSink {
         socket.set_nonblocking(true).map_err(Error::system("set up a socket"))?;
         receive_options(&socket)?;
         let local = socket.local_addr().map_err(Error::system("ask for an address"))?;
-        let reporter = Reporter::open(&Namespace::current()?, id, collector, Some(key.clone()))?;
+        let here = Namespace::current()?;
+        let reporter = Reporter::open(&here, (id, domain), collector, Some(key.clone()))?;
         let (nodes, counts) = (BTreeMap::new(), ProbeCounts::default());
-        Ok(Self { socket, local, reporter, key, nodes, counts })
+        Ok(Self { socket, local, domain, reporter, key, nodes, counts })
     }
 
     /// Takes the probes that wait. `now` is the time since 1970 in nanoseconds. Returns the number of datagrams.
@@ -190,7 +190,7 @@ impl ProbeSink {
         self.counts.cut_short += u64::from(trace.overflow);
         self.keep_data(&trace);
         let SocketAddr::V6(local) = self.local else { return };
-        let packet = packet(from, *local.ip(), &trace, sequence);
+        let packet = packet((from, *local.ip()), self.domain, &trace, sequence);
         let hop = Hop { ingress_ns: Some(now), ..Hop::default() };
         self.reporter.note(hop, false, &packet);
     }
@@ -232,7 +232,7 @@ fn parse(probe: &[u8]) -> Option<(u32, u64)> {
 }
 
 /// Returns the packet that a chain of INT nodes would have made of a probe: collectors read it as any other.
-fn packet(from: Ipv6Addr, to: Ipv6Addr, trace: &Trace, sequence: u32) -> Vec<u8> {
+fn packet((from, to): (Ipv6Addr, Ipv6Addr), domain: u16, trace: &Trace, sequence: u32) -> Vec<u8> {
     const UDP: u8 = 17;
     let instructions =
         Instructions::of(&[Field::Node, Field::Ports, Field::Queue, Field::IngressTime]);
@@ -240,7 +240,7 @@ fn packet(from: Ipv6Addr, to: Ipv6Addr, trace: &Trace, sequence: u32) -> Vec<u8>
         hop_words: instructions.words() as u8,
         hops_exceeded: trace.overflow,
         instructions,
-        domain: DOMAIN,
+        domain,
         domain_instructions: INSTRUCTION_SEQUENCE,
         ..Header::default()
     };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::netns::NAMED;
 
@@ -36,8 +36,7 @@ pub(super) fn end(namespaces: &[String]) {
             }
             // A process may start another one meanwhile.
             for pid in left.iter().filter(|pid| !told.contains(pid)) {
-                // It may have ended by itself.
-                let _ = kill_process(*pid, signal);
+                tell(*pid, signal, &numbers);
             }
             told = left;
             if since.elapsed() >= patience {
@@ -48,16 +47,28 @@ pub(super) fn end(namespaces: &[String]) {
     }
 }
 
+/// Sends a signal to a process, unless it has ended meanwhile and its id is that of a process outside.
+fn tell(pid: Pid, signal: Signal, numbers: &[u64]) {
+    // The handle comes first: if the process with this id is inside after that, the handle is of a process inside.
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if is_inside(pid, numbers) {
+        // It may have ended by itself.
+        let _ = pidfd_send_signal(&handle, signal);
+    }
+}
+
 /// Returns the processes whose network namespace is one of these.
 fn processes(numbers: &[u64]) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let own = rustix::process::getpid();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let is_inside = |pid: &i32| {
-        // A process that has ended has no namespace any more.
-        number(Path::new(&format!("/proc/{pid}/ns/net"))).is_some_and(|n| numbers.contains(&n))
-    };
-    pids.filter(is_inside).filter_map(Pid::from_raw).filter(|pid| *pid != own).collect()
+    let pids = pids.filter_map(Pid::from_raw);
+    pids.filter(|pid| *pid != own && is_inside(*pid, numbers)).collect()
+}
+
+fn is_inside(pid: Pid, numbers: &[u64]) -> bool {
+    // A process that has ended has no namespace any more.
+    number(Path::new(&format!("/proc/{pid}/ns/net"))).is_some_and(|n| numbers.contains(&n))
 }
 
 fn number(namespace: &Path) -> Option<u64> {

@@ -16,6 +16,7 @@ const DATAGRAM_BYTES: usize = 1400;
 pub struct Reporter {
     socket: UdpSocket,
     node: u32,
+    domain: u16,
     key: Option<Key>,
     sequence: u32,
     datagram: Vec<u8>,
@@ -35,13 +36,14 @@ pub struct ReporterCounts {
 }
 
 impl Reporter {
-    /// Opens a socket in `namespace` to the collector. With a key, each datagram has a tag.
+    /// Opens a socket in `namespace` to the collector, for the reports of a node with its domain. With a key, each datagram
+    /// has a tag.
     ///
     /// # Errors
     /// There is no route to the collector.
     pub fn open(
         namespace: &Namespace,
-        node: u32,
+        (node, domain): (u32, u16),
         collector: SocketAddr,
         key: Option<Key>,
     ) -> Result<Self, Error> {
@@ -55,7 +57,7 @@ impl Reporter {
         })?;
         let datagram = Vec::with_capacity(DATAGRAM_BYTES);
         let counts = ReporterCounts::default();
-        Ok(Self { socket, node, key, sequence: 0, datagram, one: Vec::new(), counts })
+        Ok(Self { socket, node, domain, key, sequence: 0, datagram, one: Vec::new(), counts })
     }
 
     /// Sends all waiting events. Returns their number.
@@ -77,8 +79,8 @@ impl Reporter {
     /// Adds the report of a packet that passed this node.
     pub(crate) fn note(&mut self, hop: Hop, intermediate: bool, packet: &[u8]) {
         let (dropped, congested, tracked) = (false, false, true);
-        let inner = Inner::Ip(packet);
-        let report = Report { dropped, congested, tracked, intermediate, hop, inner };
+        let (domain, inner) = (self.domain, Inner::Ip(packet));
+        let report = Report { dropped, congested, tracked, intermediate, domain, hop, inner };
         self.one.clear();
         write_report(&report, known(&hop), &mut self.one);
         let tag_bytes = if self.key.is_some() { TAG_REPORT_BYTES } else { 0 };

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use skopos_bpf::Direction;
 
-use crate::int::Instructions;
+use crate::int::{DOMAIN, Instructions};
 
 /// The most flows that a node watches: the programs compare a packet with each of them.
 pub const MAX_WATCHES: usize = 16;
@@ -70,6 +70,8 @@ pub struct PlaneSettings {
     pub node: u32,
     /// The UDP port of INT.
     pub int_port: u16,
+    /// The domain of sources: that of all nodes whose ids and clocks belong together. Not 0, the domain that is not known.
+    pub domain: u16,
     /// The mode of sources.
     pub mode: Mode,
     /// The values that a source requests.
@@ -88,6 +90,7 @@ impl PlaneSettings {
         Self {
             node,
             int_port: INT_PORT,
+            domain: DOMAIN,
             mode: Mode::default(),
             instructions: Instructions::ALL_OF_PLANE,
             hops: HOPS,

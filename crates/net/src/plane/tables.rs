@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::settings::{Mode, PlaneSettings, Watch};
-use crate::int::{DOMAIN, INSTRUCTION_SEQUENCE};
+use crate::int::INSTRUCTION_SEQUENCE;
 
 /// Bytes of `struct settings`.
 pub(super) const SETTINGS_BYTES: usize = 32;
@@ -26,7 +26,7 @@ pub(super) fn settings(
     record.put(&namespace.to_ne_bytes());
     record.put(&settings.int_port.to_be_bytes());
     record.put(&settings.instructions.0.to_be_bytes());
-    record.put(&DOMAIN.to_be_bytes());
+    record.put(&settings.domain.to_be_bytes());
     record.put(&INSTRUCTION_SEQUENCE.to_be_bytes());
     let words = settings.instructions.words() as u8;
     let embeds_instructions = u8::from(settings.mode == Mode::EmbedInstructions);

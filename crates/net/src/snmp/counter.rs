@@ -55,6 +55,12 @@ impl Counter {
         Count { total: self.total, rate: grown.and_then(per_second) }
     }
 
+    /// Notes that the counter began anew while it was not read: its next value gives no rate.
+    pub(super) fn expect_anew(&mut self) {
+        // No counter has this width.
+        self.bits = 0;
+    }
+
     fn grown(
         &self,
         raw: u64,

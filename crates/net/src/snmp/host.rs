@@ -1,7 +1,6 @@
 //! Memory, storage and processors of a device: `HOST-RESOURCES-MIB` (RFC 2790).
 
-use std::collections::HashSet;
-
+use super::names::distinct;
 use super::oid::Oid;
 use super::unknown::{Reading, Unknown};
 use super::value::Value;
@@ -25,7 +24,7 @@ const RAM: &[u32] = &[1, 3, 6, 1, 2, 1, 25, 2, 1, 2];
 /// A storage of a device: memory, a file system, or a pool of buffers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Storage {
-    /// Its description, with the index where two have one.
+    /// Its description, with the index where several have one.
     pub name: String,
     /// True for main memory.
     pub is_memory: bool,
@@ -46,23 +45,22 @@ pub struct Processor {
 
 /// Makes the storages of a poll.
 pub(super) fn storages(walk: &Walk) -> Vec<Storage> {
-    let mut storages: Vec<Storage> = Vec::new();
-    let mut names = HashSet::new();
-    for row in walk.rows() {
-        let mut name = walk.text(1, row).unwrap_or_default();
-        if name.is_empty() || names.contains(&name) {
-            name = format!("{name}~{}", row.first().copied().unwrap_or(0));
-        }
-        names.insert(name.clone());
+    let rows = walk.rows();
+    let name = |row: &Vec<u32>| {
+        let named = walk.text(1, row).ok().filter(|name| !name.is_empty());
+        named.unwrap_or_else(|| format!("~{}", row.first().copied().unwrap_or(0)))
+    };
+    let names = distinct(rows.iter().map(|row| (*row, name(row))));
+    let storage = |(row, name): (&Vec<u32>, String)| {
         let ram: Oid = RAM.into();
         let is_memory = walk.cell(0, row).is_ok_and(|cell| cell.value == Value::Oid(ram));
         let bytes = |column| {
             let units = walk.unsigned(2, row)?;
             walk.unsigned(column, row)?.checked_mul(units).ok_or(Unknown::WrongType)
         };
-        storages.push(Storage { name, is_memory, size_bytes: bytes(3), used_bytes: bytes(4) });
-    }
-    storages
+        Storage { name, is_memory, size_bytes: bytes(3), used_bytes: bytes(4) }
+    };
+    rows.into_iter().zip(names).map(storage).collect()
 }
 
 /// Makes the processors of a poll.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::counter::{Count, Counter};
+use super::names::distinct;
 use super::unknown::{Reading, Unknown};
 use super::value::Value;
 use super::walk::{Cell, Walk};
@@ -90,7 +91,7 @@ const COUNTERS: usize = 12;
 pub struct Interface {
     /// The index of the device, which may be another one after its restart.
     pub index: u32,
-    /// `ifName`, else `ifDescr`, else the index; with the index where two interfaces have one name.
+    /// `ifName`, else `ifDescr`, else the index; with the index where several interfaces have one name.
     pub name: String,
     /// The text that an administrator gave.
     pub alias: Reading<String>,
@@ -147,20 +148,15 @@ impl History {
         narrow: &Walk,
         began_anew: bool,
     ) -> Vec<Interface> {
-        let mut names = HashSet::new();
-        let mut interfaces = Vec::new();
-        for row in walk.rows() {
-            let [index] = row[..] else { continue };
-            let mut name = name(walk, row, index);
-            if names.contains(&name) {
-                name = format!("{name}~{index}");
-            }
-            names.insert(name.clone());
-            interfaces.push(self.interface(walk, narrow, index, name, began_anew));
-        }
+        let rows: Vec<_> = walk.rows().into_iter().filter(|row| row.len() == 1).collect();
+        let names = distinct(rows.iter().map(|row| (*row, name(walk, row))));
+        let interface =
+            |(row, name): (&Vec<u32>, String)| self.interface(walk, narrow, row, name, began_anew);
+        let interfaces: Vec<Interface> = rows.into_iter().zip(names).map(interface).collect();
         // A walk that broke off says nothing about the rows that it did not reach.
         if walk.fault().is_none() {
-            self.0.retain(|name, _| names.contains(name));
+            let names: HashSet<&str> = interfaces.iter().map(|row| &*row.name).collect();
+            self.0.retain(|name, _| names.contains(&**name));
         }
         interfaces
     }
@@ -169,14 +165,15 @@ impl History {
         &mut self,
         walk: &Walk,
         narrow: &Walk,
-        index: u32,
+        row: &[u32],
         name: String,
         began_anew: bool,
     ) -> Interface {
-        let row = &[index][..];
-        let discontinuity = walk.unsigned(DISCONTINUITY, row).ok();
         let past = self.0.entry(name.clone()).or_default();
-        let began_anew = began_anew || past.discontinuity != discontinuity;
+        // A time that was not read, or is read for the first time, says nothing about the counters.
+        let discontinuity = walk.unsigned(DISCONTINUITY, row).ok().or(past.discontinuity);
+        let began_anew =
+            began_anew || (past.discontinuity.is_some() && past.discontinuity != discontinuity);
         past.discontinuity = discontinuity;
         let speed = speed(walk, row);
         let state = |column| match walk.integer(column, row)? {
@@ -199,10 +196,13 @@ impl History {
                 2..WIDE_COUNTERS => most.map(|bytes| bytes / MIN_FRAME_BYTES),
                 _ => None,
             };
+            if let (Some(counter), true, true) = (&mut *counter, began_anew, cell.is_err()) {
+                counter.expect_anew();
+            }
             *count = cell.and_then(|cell| next(counter, cell, most, began_anew));
         }
         Interface {
-            index,
+            index: row.first().copied().unwrap_or(0),
             name,
             alias: walk.text(ALIAS, row),
             speed_bytes_per_second: speed,
@@ -235,8 +235,9 @@ fn next(
     })
 }
 
-fn name(walk: &Walk, row: &[u32], index: u32) -> String {
+fn name(walk: &Walk, row: &[u32]) -> String {
     let named = |column| walk.text(column, row).ok().filter(|name| !name.is_empty());
+    let index = row.first().copied().unwrap_or(0);
     named(NAME).or_else(|| named(DESCRIPTION)).unwrap_or_else(|| format!("index-{index}"))
 }
 
@@ -248,5 +249,110 @@ fn speed(walk: &Walk, row: &[u32]) -> Reading<u64> {
             SPEED_BEYOND => Err(Unknown::NotOffered),
             bits => Ok(bits / 8),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::super::oid::Oid;
+    use super::super::pdu::{Request, Response};
+    use super::*;
+
+    /// A device with the columns of interfaces.
+    #[derive(Default)]
+    struct Device {
+        objects: BTreeMap<Oid, Value>,
+        /// A column that the device refuses to read.
+        refused: Option<usize>,
+    }
+
+    impl Device {
+        fn set(&mut self, column: usize, index: u32, value: Value) {
+            let parts = [COLUMNS[column], &[index]].concat();
+            self.objects.insert(Oid::new(&parts).expect("few parts"), value);
+        }
+
+        fn answer(&self, request: &Request) -> Response {
+            let base = self.refused.map(|column| Oid::from(COLUMNS[column]));
+            let place = request.oids.iter().position(|oid| Some(oid) == base.as_ref());
+            let (error, error_index) = place.map_or((0, 0), |at| (5, at as i32 + 1));
+            let after = |oid: &Oid| match self.objects.range(oid.clone()..).find(|(o, _)| *o > oid)
+            {
+                Some((next, value)) => (next.clone(), value.clone()),
+                None => (oid.clone(), Value::EndOfMib),
+            };
+            let bindings = request.oids.iter().map(after).collect();
+            Response { is_report: false, id: 0, error, error_index, bindings }
+        }
+
+        /// Walks the device at a time in seconds, and returns each interface with the rate of its received bytes.
+        fn poll(&self, history: &mut History, at: u64) -> Vec<(String, Reading<f64>)> {
+            let mut walk = Walk::new(&COLUMNS);
+            while let Some(request) = walk.request() {
+                walk.take(self.answer(&request), Duration::from_secs(at));
+            }
+            let rows = history.interfaces(&walk, &Walk::new(&NARROW_COLUMNS), false);
+            let rate = |row: &Interface| row.count(Counted::ReceiveBytes).and_then(|c| c.rate);
+            rows.iter().map(|row| (row.name.clone(), rate(row))).collect()
+        }
+    }
+
+    fn text(text: &str) -> Value {
+        Value::Octets(text.as_bytes().to_vec())
+    }
+
+    fn known(rates: &[(&str, Reading<f64>)]) -> Vec<(String, Reading<f64>)> {
+        rates.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect()
+    }
+
+    #[test]
+    fn a_discontinuity_that_was_not_read_is_not_a_restart() {
+        let (mut device, mut history) = (Device::default(), History::default());
+        let mut poll = |device: &Device, at, expected| {
+            assert_eq!(device.poll(&mut history, at), known(&[("a", expected)]), "at {at}");
+        };
+        device.set(NAME, 7, text("a"));
+        device.set(DISCONTINUITY, 7, Value::Ticks(5));
+        device.set(WIDE, 7, Value::Counter64(1000));
+        poll(&device, 0, Err(Unknown::FirstPoll));
+        device.set(WIDE, 7, Value::Counter64(2000));
+        device.refused = Some(DISCONTINUITY);
+        poll(&device, 10, Ok(100.0));
+        device.set(WIDE, 7, Value::Counter64(3000));
+        device.refused = None;
+        poll(&device, 20, Ok(100.0));
+        // The counter itself is not read in the poll that tells of the discontinuity.
+        device.set(DISCONTINUITY, 7, Value::Ticks(6));
+        device.refused = Some(WIDE);
+        poll(&device, 30, Err(Unknown::Refused(5)));
+        device.set(WIDE, 7, Value::Counter64(3500));
+        device.refused = None;
+        poll(&device, 40, Err(Unknown::BeganAnew));
+        device.set(WIDE, 7, Value::Counter64(3600));
+        poll(&device, 50, Ok(10.0));
+    }
+
+    #[test]
+    fn interfaces_with_one_name_keep_their_own_counters() {
+        let (mut device, mut history) = (Device::default(), History::default());
+        for (index, name) in [(1, "a"), (2, "a"), (3, "a~2")] {
+            device.set(NAME, index, text(name));
+            device.set(WIDE, index, Value::Counter64(u64::from(index) * 1000));
+        }
+        let names = ["a~1", "a~2~2", "a~2~3"];
+        let first = names.map(|name| (name, Err(Unknown::FirstPoll)));
+        assert_eq!(device.poll(&mut history, 0), known(&first));
+        for index in 1..=3 {
+            device.set(WIDE, index, Value::Counter64(u64::from(index) * 1010));
+        }
+        let rates = [(names[0], Ok(1.0)), (names[1], Ok(2.0)), (names[2], Ok(3.0))];
+        assert_eq!(device.poll(&mut history, 10), known(&rates));
+        // Without the first interface, the name of the second one is its own, and it is not continued from the first.
+        device.objects.retain(|oid, _| oid.parts().last() != Some(&1));
+        let rates = device.poll(&mut history, 20);
+        assert_eq!(rates[0], ("a".to_owned(), Err(Unknown::FirstPoll)));
     }
 }

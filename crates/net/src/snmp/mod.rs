@@ -12,7 +12,7 @@
 //! [`Poller::turn`] itself.
 //!
 //! Read in this order: `oid`, `ber`, `value` and `pdu` (bytes); `settings`, `secret`, `usm` and `session` (messages);
-//! `unknown`, `counter`, `walk` and the tables; `poll` (one poll), `device`, `poller`; and a file for each family.
+//! `unknown`, `counter`, `walk`, `names` and the tables; `poll` (one poll), `device`, `poller`; and a file for each family.
 
 mod oid;
 mod ber;
@@ -27,6 +27,7 @@ mod session;
 mod unknown;
 mod counter;
 mod walk;
+mod names;
 mod interfaces;
 mod host;
 mod sensors;

@@ -69,6 +69,8 @@ pub(super) struct Poll {
     failed: Option<Unknown>,
     walks: [Walk; 7],
     stage: usize,
+    /// True if the walk of the stage is wanted and has begun.
+    has_begun: bool,
 }
 
 impl Poll {
@@ -83,7 +85,7 @@ impl Poll {
             Walk::new(&sensors::CISCO_COLUMNS),
             Walk::new(&sensors::NAME_COLUMNS),
         ];
-        Self { system: None, failed: None, walks, stage: INTERFACES }
+        Self { system: None, failed: None, walks, stage: INTERFACES, has_begun: false }
     }
 
     /// Returns the next request; `None` at the end.
@@ -96,12 +98,15 @@ impl Poll {
             return Some(Request { oids, repetitions: None });
         }
         while self.stage < self.walks.len() {
-            if self.is_wanted()
+            // Once for each walk: it looks at all rows of another one, of which there may be thousands.
+            self.has_begun = self.has_begun || self.is_wanted();
+            if self.has_begun
                 && let Some(request) = self.walks[self.stage].request()
             {
                 return Some(request);
             }
             self.stage += 1;
+            self.has_begun = false;
         }
         None
     }

@@ -1,5 +1,6 @@
 //! Sensors of a device: `ENTITY-SENSOR-MIB` (RFC 3433), or that of Cisco, which has the same columns.
 
+use super::names::distinct;
 use super::unknown::{Reading, Unknown};
 use super::walk::Walk;
 
@@ -59,7 +60,7 @@ pub enum Quantity {
 /// A sensor in a poll.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sensor {
-    /// The name of the part that has it, with the index where two have one name.
+    /// The name of the part that has it, with the index where several have one name.
     pub name: String,
     /// The quantity that it measures.
     pub quantity: Quantity,
@@ -71,14 +72,12 @@ pub struct Sensor {
 
 /// Makes the sensors of a poll.
 pub(super) fn sensors(walk: &Walk, names: &Walk) -> Vec<Sensor> {
-    let mut taken = std::collections::HashSet::new();
-    let sensor = |row: &Vec<u32>| {
+    let name = |row: &Vec<u32>| {
         let index = row.first().copied().unwrap_or(0);
         let named = |column| names.text(column, row).ok().filter(|name| !name.is_empty());
-        let mut name = named(0).or_else(|| named(1)).unwrap_or_else(|| format!("sensor-{index}"));
-        if !taken.insert(name.clone()) {
-            name = format!("{name}~{index}");
-        }
+        named(0).or_else(|| named(1)).unwrap_or_else(|| format!("sensor-{index}"))
+    };
+    let sensor = |(row, name): (&Vec<u32>, String)| {
         let status = walk.integer(4, row);
         let works = match status {
             Ok(1) => Ok(true),
@@ -92,7 +91,9 @@ pub(super) fn sensors(walk: &Walk, names: &Walk) -> Vec<Sensor> {
             value.map(|value| if quantity == Quantity::Humidity { value / 100.0 } else { value });
         Sensor { name, quantity, value, works }
     };
-    walk.rows().into_iter().map(sensor).collect()
+    let rows = walk.rows();
+    let names = distinct(rows.iter().map(|row| (*row, name(row))));
+    rows.into_iter().zip(names).map(sensor).collect()
 }
 
 fn quantity(kind: Reading<i32>) -> Quantity {

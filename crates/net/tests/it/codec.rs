@@ -54,7 +54,7 @@ fn udp(destination: u16, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn the_examples_of_the_specification_are_read() {
     let bytes = example();
-    let (int, rest) = Embedded::read(&bytes).expect("the example");
+    let (int, rest) = Embedded::read(&bytes, DOMAIN).expect("the example");
     assert!(rest.is_empty());
     let next = Next::Transport { protocol: 6 };
     assert_eq!(int.shim, Shim { kind: Kind::EmbedData, words: 7, next });
@@ -70,13 +70,13 @@ fn the_examples_of_the_specification_are_read() {
     let shim = |word: u32| {
         let mut bytes = example();
         bytes[..4].copy_from_slice(&word.to_be_bytes());
-        Embedded::read(&bytes).expect("as before").0.shim.next
+        Embedded::read(&bytes, DOMAIN).expect("as before").0.shim.next
     };
     assert_eq!(shim(0x1407_1234), Next::UdpPayload { port: 0x1234 });
     assert_eq!(shim(0x1007_002c), Next::Payload { dscp: 11 });
     // INT-MX has no stack.
     let mx = words(&[0x3403_0035, 0x2000_0000, 0x9000_0000, 0]);
-    let (int, _) = Embedded::read(&mx).expect("MX");
+    let (int, _) = Embedded::read(&mx, DOMAIN).expect("MX");
     assert_eq!((int.shim.kind, int.hops_count()), (Kind::EmbedInstructions, 0));
     assert_eq!(int.header.instructions, instructions);
 }
@@ -86,7 +86,7 @@ fn flags_and_values_that_are_not_known_are_read() {
     let flags = |first: u32| {
         let mut bytes = example();
         bytes[4..8].copy_from_slice(&first.to_be_bytes());
-        let header = Embedded::read(&bytes).expect("as before").0.header;
+        let header = Embedded::read(&bytes, DOMAIN).expect("as before").0.header;
         (header.discard, header.hops_exceeded, header.mtu_exceeded)
     };
     assert_eq!(flags(0x2000_0206), (false, false, false));
@@ -102,7 +102,7 @@ fn flags_and_values_that_are_not_known_are_read() {
     Embedded::write(Kind::EmbedData, next, &header, &[Hop::default()], None, &mut bytes)
         .expect("fits");
     assert_eq!(bytes[16..], [0xff; 36]);
-    let (int, _) = Embedded::read(&bytes).expect("good");
+    let (int, _) = Embedded::read(&bytes, DOMAIN).expect("good");
     assert_eq!(int.hops().collect::<Vec<_>>(), [Hop::default()]);
 }
 
@@ -119,13 +119,15 @@ fn the_sequence_of_the_source_is_below_the_stack() {
     let next = Next::Transport { protocol: 6 };
     let hops = [hop(1, 5), hop(2, 6)];
     Embedded::write(Kind::EmbedData, next, &header, &hops, Some(77), &mut bytes).expect("fits");
-    let (int, _) = Embedded::read(&bytes).expect("good");
+    let (int, _) = Embedded::read(&bytes, DOMAIN).expect("good");
     assert_eq!((int.sequence, int.hops_count()), (Some(77), 2));
     assert_eq!(int.hops().collect::<Vec<_>>(), hops);
     // The words that the source of another domain has below its hop are skipped.
     bytes[10..12].copy_from_slice(&7u16.to_be_bytes());
-    let (int, _) = Embedded::read(&bytes).expect("good");
+    let (int, _) = Embedded::read(&bytes, DOMAIN).expect("good");
     assert_eq!((int.sequence, int.hops_count()), (None, 2));
+    // They are the number for a reader of that domain.
+    assert_eq!(Embedded::read(&bytes, 7).expect("good").0.sequence, Some(77));
 }
 
 #[test]
@@ -133,7 +135,7 @@ fn lengths_that_lie_and_other_versions_are_errors() {
     let check = |at: usize, byte: u8, expected: &str| {
         let mut bytes = example();
         bytes[at] = byte;
-        let why = Embedded::read(&bytes).expect_err(expected).to_string();
+        let why = Embedded::read(&bytes, DOMAIN).expect_err(expected).to_string();
         assert!(why.contains(expected), "{why}");
     };
     check(0, 0x28, "the shim has type 2");
@@ -147,7 +149,7 @@ fn lengths_that_lie_and_other_versions_are_errors() {
     check(6, 0x00, "not a whole number of hops of 0 bytes");
     check(8, 0xff, "its instructions need 11");
     for end in 0..example().len() {
-        assert!(Embedded::read(&example()[..end]).is_err(), "{end}");
+        assert!(Embedded::read(&example()[..end], DOMAIN).is_err(), "{end}");
     }
 }
 
@@ -156,22 +158,22 @@ fn int_is_found_over_both_versions_of_ip() {
     for packet in [ipv4, ipv6] {
         let tcp = [&example()[..], &[0x30, 0x39, 0x00, 0x50]].concat();
         let bytes = packet(17, &udp(INT_PORT, &tcp));
-        let read = Packet::read(&bytes, INT_PORT).expect("good");
+        let read = Packet::read(&bytes, INT_PORT, DOMAIN).expect("good");
         let flow = read.flow;
         assert_eq!((flow.protocol, flow.source_port, flow.destination_port), (6, 12345, 80));
         assert_eq!(read.embedded.expect("INT").hops_count(), 2);
         assert_eq!(flow.source.is_ipv4(), flow.destination.is_ipv4());
         // Another port is another program's.
-        assert!(Packet::read(&bytes, INT_PORT + 1).expect("good").embedded.is_none());
+        assert!(Packet::read(&bytes, INT_PORT + 1, DOMAIN).expect("good").embedded.is_none());
         // Cut off after the stack: the ports of the original packet are missing.
-        assert!(Packet::read(&bytes[..bytes.len() - 1], INT_PORT).is_err());
+        assert!(Packet::read(&bytes[..bytes.len() - 1], INT_PORT, DOMAIN).is_err());
         let mut shim = example();
         shim[..4].copy_from_slice(&[0x14, 7, 0, 53]);
         let bytes = packet(17, &udp(INT_PORT, &shim));
-        let flow = Packet::read(&bytes, INT_PORT).expect("good").flow;
+        let flow = Packet::read(&bytes, INT_PORT, DOMAIN).expect("good").flow;
         assert_eq!((flow.protocol, flow.source_port, flow.destination_port), (17, 40_000, 53));
     }
-    let why = |bytes: &[u8]| Packet::read(bytes, INT_PORT).expect_err("odd").to_string();
+    let why = |bytes: &[u8]| Packet::read(bytes, INT_PORT, DOMAIN).expect_err("odd").to_string();
     assert!(why(&[]).contains("needs 1 bytes"));
     assert!(why(&[0x50; 40]).contains("IP version 5"));
     assert!(why(&[0x44; 40]).contains("16 bytes"));
@@ -215,7 +217,7 @@ fn the_examples_of_reports_are_read() {
     bytes.extend(words(&[0x0001_0001, 9, 0x2005_0000]));
     bytes.extend(ipv4(6, &[]));
     let report = Reports::read(&bytes).expect("good").next().expect("one").expect("good");
-    assert_eq!(report.inner, Inner::Ip(&bytes[44..]));
+    assert_eq!((report.domain, report.inner), (1, Inner::Ip(&bytes[44..])));
 }
 
 #[test]
@@ -299,7 +301,7 @@ proptest! {
         let mut bytes = Vec::new();
         let next = Next::UdpPayload { port: 9 };
         Embedded::write(Kind::EmbedData, next, &header, &hops, Some(sequence), &mut bytes).expect("fits");
-        let (int, rest) = Embedded::read(&bytes).expect("was written");
+        let (int, rest) = Embedded::read(&bytes, DOMAIN).expect("was written");
         prop_assert!(rest.is_empty());
         prop_assert_eq!(int.header, header);
         prop_assert_eq!(int.sequence, Some(sequence));
@@ -307,11 +309,11 @@ proptest! {
     }
 
     #[test]
-    fn reports_that_are_written_are_read(hop in any_hop(), flags in any::<[bool; 4]>(), packet in 0..200usize) {
+    fn reports_that_are_written_are_read(hop in any_hop(), flags in any::<[bool; 4]>(), domain in any::<u16>(), packet in 0..200usize) {
         let packet = ipv4(17, &vec![7; packet * 4]);
         let hop = Hop { node: None, ..hop };
         let [dropped, congested, tracked, intermediate] = flags;
-        let report = Report { dropped, congested, tracked, intermediate, hop, inner: Inner::Ip(&packet) };
+        let report = Report { dropped, congested, tracked, intermediate, domain, hop, inner: Inner::Ip(&packet) };
         let group = Group { hardware: 1, sequence: 3, node: 5 };
         let mut bytes = Vec::new();
         write_group(&group, &mut bytes);
@@ -319,15 +321,15 @@ proptest! {
         let mut reports = Reports::read(&bytes).expect("was written");
         prop_assert_eq!(reports.group, group);
         let read = reports.next().expect("one").expect("good");
-        prop_assert_eq!(read.hop, hop);
+        prop_assert_eq!((read.domain, read.hop), (domain, hop));
         prop_assert_eq!([read.dropped, read.congested, read.tracked, read.intermediate], flags);
         prop_assert!(reports.next().is_none());
     }
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Packet::read(&bytes, INT_PORT);
-        if let Ok((int, _)) = Embedded::read(&bytes) {
+        let _ = Packet::read(&bytes, INT_PORT, DOMAIN);
+        if let Ok((int, _)) = Embedded::read(&bytes, DOMAIN) {
             prop_assert_eq!(int.hops().count(), int.hops_count());
         }
         if let Ok(reports) = Reports::read(&bytes) {

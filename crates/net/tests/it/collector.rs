@@ -68,6 +68,8 @@ struct Datagram {
     /// Milliseconds after [`BEGIN`] at which the packet begins.
     at_ms: u64,
     mtu_exceeded: bool,
+    /// The domain of the sink, and that of the source of the packet.
+    domains: [u16; 2],
 }
 
 impl Datagram {
@@ -79,6 +81,7 @@ impl Datagram {
             destination: [10, 9, 0, 2],
             at_ms: u64::from(number) * 10,
             mtu_exceeded: false,
+            domains: [DOMAIN; 2],
         }
     }
 
@@ -103,7 +106,7 @@ impl Datagram {
             hop_words: 9,
             remaining: 8,
             instructions: Instructions::ALL_OF_PLANE,
-            domain: DOMAIN,
+            domain: self.domains[1],
             domain_instructions: INSTRUCTION_SEQUENCE,
             mtu_exceeded: self.mtu_exceeded,
             ..Header::default()
@@ -124,6 +127,7 @@ impl Datagram {
             congested: false,
             tracked: true,
             intermediate: false,
+            domain: self.domains[0],
             hop: own,
             inner: Inner::Ip(&packet),
         };
@@ -152,6 +156,22 @@ fn give(collector: &mut Collector, datagrams: &[Datagram]) -> Facts {
     let mut facts = Facts::default();
     collector.publish(&mut facts);
     facts
+}
+
+#[test]
+fn reports_of_another_domain_are_refused_and_counted() {
+    let mut collector = collector(|_| ());
+    let of = |number, domains| Datagram { domains, ..Datagram::new(number) };
+    let facts = give(&mut collector, &[of(1, [DOMAIN; 2]), of(2, [0, DOMAIN]), of(3, [DOMAIN, 0])]);
+    assert_eq!(facts.get("telemetry/foreign_domains_total"), Some("0"));
+    assert_eq!(facts.get("int_node/9/reports_total"), Some("3"));
+    // A sink of another domain has the number of ours, and a packet may come from a source of another one.
+    let others = [of(900, [7, DOMAIN]), of(4, [DOMAIN, 7]), of(5, [DOMAIN; 2])];
+    let facts = give(&mut collector, &others);
+    assert_eq!(facts.get("telemetry/foreign_domains_total"), Some("2"));
+    assert_eq!(facts.get("int_node/9/reports_total"), Some("4"));
+    assert_eq!(facts.get("int_node/9/lost_total"), Some("0"));
+    assert_eq!(collector.counts().malformed, 0);
 }
 
 #[test]

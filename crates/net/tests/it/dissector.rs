@@ -81,7 +81,8 @@ fn packets_of_scapy_are_read() {
     assert_eq!(packets.len(), 32);
     for packet in packets {
         let data = bytes(packet["hex"].as_str().expect("text"));
-        let read = Packet::read(&data, INT_PORT).unwrap_or_else(|e| panic!("{e}: {packet}"));
+        let read =
+            Packet::read(&data, INT_PORT, DOMAIN).unwrap_or_else(|e| panic!("{e}: {packet}"));
         let int = read.embedded.expect("INT");
         let header = int.header;
         let flags = [header.discard, header.hops_exceeded, header.mtu_exceeded].map(u8::from);
@@ -135,6 +136,7 @@ fn scapy_reads_our_reports() {
         congested: false,
         tracked: true,
         intermediate: false,
+        domain: 0,
         hop: own,
         inner: Inner::Ip(&packet),
     };

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use skopos_net::Key;
 use skopos_net::collector::{Collector, CollectorSettings};
+use skopos_net::int::DOMAIN;
 use skopos_net::ioam::{ProbeSink, Prober, TraceRequest, receive, receive_options, set_trace};
 use skopos_net::netns::Namespace;
 
@@ -116,7 +117,7 @@ fn a_probe_becomes_a_report_of_its_path() {
     let to = collector.address().expect("an address");
     let request = TraceRequest { namespace: NAMESPACE, nodes: 4 };
     let listen = "[fd0b::2]:7365".parse().expect("an address");
-    let open = || ProbeSink::open(listen, 40, to, key.clone());
+    let open = || ProbeSink::open(listen, (40, DOMAIN), to, key.clone());
     let mut sink = at(2).run(open).expect("runs");
     let peer = "[fd0b::2]:7365".parse().expect("an address");
     let open = || Prober::open(&[peer], request, key.clone());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use skopos_bpf::Direction;
 use skopos_net::Key;
-use skopos_net::int::{Inner, Instructions, Packet, Report, Reports};
+use skopos_net::int::{DOMAIN, Inner, Instructions, Packet, Report, Reports};
 use skopos_net::netns::Namespace;
 use skopos_net::plane::{INT_PORT, Mode, Plane, PlaneSettings, Port, Reporter, Watch};
 
@@ -119,7 +119,7 @@ fn a_packet_leaves_the_sink_as_it_came_to_the_source() {
     assert_eq!(packets.len() as u64, watched);
     let mut sequences = Vec::new();
     for bytes in &packets {
-        let packet = Packet::read(bytes, INT_PORT).expect("INT");
+        let packet = Packet::read(bytes, INT_PORT, DOMAIN).expect("INT");
         assert_eq!(packet.flow.destination_port, WATCHED);
         let int = packet.embedded.expect("INT");
         let hops: Vec<_> = int.hops().collect();
@@ -159,7 +159,7 @@ fn packets_that_would_not_fit_a_link_are_left_alone_and_counted() {
     let found: Vec<_> = reported(&mut sink)
         .iter()
         .map(|bytes| {
-            let int = Packet::read(bytes, INT_PORT).expect("INT").embedded.expect("INT");
+            let int = Packet::read(bytes, INT_PORT, DOMAIN).expect("INT").embedded.expect("INT");
             (int.header.mtu_exceeded, int.hops_count())
         })
         .collect();
@@ -177,7 +177,7 @@ fn a_hop_beyond_the_limit_adds_no_data_and_says_so() {
     assert_eq!(chain.pass(&frames), frames);
     assert_eq!(sink.counts().expect("counts").hops_exceeded, 2);
     for bytes in reported(&mut sink) {
-        let int = Packet::read(&bytes, INT_PORT).expect("INT").embedded.expect("INT");
+        let int = Packet::read(&bytes, INT_PORT, DOMAIN).expect("INT").embedded.expect("INT");
         assert!(int.header.hops_exceeded);
         assert_eq!((int.hops_count(), int.header.remaining), (1, 0));
     }
@@ -195,7 +195,7 @@ fn instructions_of_packets_decide_what_hops_add() {
     let frames = [frame(4, 17, WATCHED, 100)];
     assert_eq!(chain.pass(&frames), frames);
     let packets = reported(&mut sink);
-    let int = Packet::read(&packets[0], INT_PORT).expect("INT").embedded.expect("INT");
+    let int = Packet::read(&packets[0], INT_PORT, DOMAIN).expect("INT").embedded.expect("INT");
     assert_eq!((int.header.instructions, int.header.hop_words), (bits, 5));
     let nodes: Vec<_> = int.hops().map(|hop| (hop.node, hop.egress_port, hop.latency_ns)).collect();
     assert_eq!(nodes, [(Some(1), Some(2), None), (Some(2), Some(2), None)]);
@@ -227,7 +227,9 @@ fn hops_of_packets_with_instructions_report_by_themselves() {
         let expected = if mode == Mode::Export { 2 } else { 4 };
         let mut flows = Vec::new();
         let count = sink.events(|event| {
-            flows.push(Packet::read(event.packet, INT_PORT).expect("good").flow.destination_port);
+            flows.push(
+                Packet::read(event.packet, INT_PORT, DOMAIN).expect("good").flow.destination_port,
+            );
         });
         assert_eq!((count, flows), (expected, vec![WATCHED; expected]));
     }
@@ -249,7 +251,7 @@ fn a_queue_shows_in_the_packets_that_wait_in_it() {
     assert_eq!(chain.pass(&frames).len(), 40);
     let mut queues = Vec::new();
     for bytes in reported(&mut sink) {
-        let int = Packet::read(&bytes, INT_PORT).expect("INT").embedded.expect("INT");
+        let int = Packet::read(&bytes, INT_PORT, DOMAIN).expect("INT").embedded.expect("INT");
         let first = int.hops().next().expect("a hop");
         queues.push((first.queue_bytes.expect("followed"), first.latency_ns.expect("known")));
     }
@@ -272,7 +274,8 @@ fn a_reporter_sends_reports_that_are_read_and_tagged() {
     collector.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     let key = Key::new(b"a key of the site").expect("long enough");
     let address = collector.local_addr().expect("bound");
-    let mut reporter = Reporter::open(&here, 2, address, Some(key.clone())).expect("a socket");
+    let mut reporter =
+        Reporter::open(&here, (2, DOMAIN), address, Some(key.clone())).expect("a socket");
     let frames = vec![frame(4, 17, WATCHED, 10); 30];
     assert_eq!(chain.pass(&frames).len(), 30);
     assert_eq!(reporter.poll(&mut sink).expect("polled"), 30);
@@ -295,7 +298,11 @@ fn a_reporter_sends_reports_that_are_read_and_tagged() {
             let report: Report<'_> = report.expect("good");
             let Inner::Ip(packet) = report.inner else { panic!("no packet") };
             assert_eq!(
-                Packet::read(packet, INT_PORT).expect("INT").embedded.expect("INT").hops_count(),
+                Packet::read(packet, INT_PORT, DOMAIN)
+                    .expect("INT")
+                    .embedded
+                    .expect("INT")
+                    .hops_count(),
                 2
             );
             assert_eq!(

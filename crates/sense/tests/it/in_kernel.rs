@@ -272,6 +272,38 @@ fn the_second_read_of_a_file_hits_the_page_cache() {
 }
 
 #[test]
+fn a_read_that_ends_where_the_one_before_ended_counts_its_own_pages() {
+    let Some(mut host) = open("page_cache_hits") else { return };
+    let mounted = match Mounted::new() {
+        Ok(mounted) => mounted,
+        Err(reason) => return skipped(reason),
+    };
+    let mut name = String::new();
+    skopos_model::escape_segment(mounted.path().as_os_str().as_encoded_bytes(), &mut name);
+    let topic = format!("page_cache_hits/{name}/requested_bytes_total");
+    let bytes = MIB as usize;
+    let file = mounted.path().join("file");
+    fs::write(&file, vec![7; bytes]).expect("room");
+    let file = fs::File::open(&file).expect("readable");
+    let mut buffer = vec![0; bytes];
+    let mut read = |from: usize| {
+        let part = &mut buffer[from..];
+        std::os::unix::fs::FileExt::read_exact_at(&file, part, from as u64).expect("readable");
+    };
+    read(0);
+    host.poll(1.0);
+    let before = host.table.value(&topic);
+    // Each of them begins behind the one before, and ends with the same page.
+    for part in 0..4 {
+        read(part * bytes / 4);
+    }
+    host.poll(1.0);
+    let requested = (host.table.value(&topic) - before) / bytes as f64;
+    let expected = 1.0 + 0.75 + 0.5 + 0.25;
+    assert!((expected - 0.1..expected + 0.1).contains(&requested), "{requested}");
+}
+
+#[test]
 fn without_privileges_each_family_says_what_is_lost() {
     let root = Tree::empty();
     let host = root.host();

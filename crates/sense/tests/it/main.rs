@@ -4,7 +4,8 @@
 //! ones; `large` makes those of a machine with many cores.
 //! `live` and `network` compare them with independent tools on this machine; `peers` lets nodes probe each
 //! other; `page_cache` watches files; `slurm` starts a cluster; `smart` replaces smartctl; `block_access` accesses a loop
-//! device; `in_kernel` has the other sensors with BPF programs; `bpf_objects` compiles the BPF programs; `no_allocation` counts the allocations of
+//! device; `in_kernel` has the other sensors with BPF programs; `pending` runs their
+//! table of events under way; `bpf_objects` compiles the BPF programs; `no_allocation` counts the allocations of
 //! steady ticks; `totality` feeds them damaged files.
 
 mod large;
@@ -21,6 +22,7 @@ mod mounts;
 mod network;
 mod no_allocation;
 mod page_cache;
+mod pending;
 mod peers;
 mod recorded;
 mod slurm;

@@ -71,6 +71,19 @@ impl Up {
         run(self.dir.path(), &[&begin[..], words].concat())
     }
 
+    /// Opens the pipe to which the agent of a node writes its warnings, as a program that it started has it.
+    fn pipe_of(&self, node: &str) -> std::fs::File {
+        let config = format!("skopos-lab/{}.state/{node}/skopos.toml", self.name);
+        let entries = std::fs::read_dir("/proc").expect("procfs").flatten();
+        // A process may end meanwhile.
+        let mut agents = entries.map(|entry| entry.path()).filter(|process| {
+            let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(&config)
+        });
+        let agent = agents.next().expect("it runs");
+        std::fs::OpenOptions::new().write(true).open(agent.join("fd/2")).expect("a pipe")
+    }
+
     fn namespaces(&self) -> usize {
         let prefix = format!("skopos-{}-", self.name);
         let Ok(entries) = std::fs::read_dir("/run/netns") else { return 0 };
@@ -217,6 +230,19 @@ fn a_lab_whose_process_was_killed_is_removed_by_down() {
         0,
         "there is nothing to remove"
     );
+}
+
+#[test]
+fn a_program_that_has_the_pipe_of_an_agent_does_not_hold_a_lab() {
+    if cannot() {
+        return;
+    }
+    let mut up = Up::start("pipe", &["--agents"]);
+    up.told();
+    let _pipe = up.pipe_of("a");
+    signal(&up.child, "TERM");
+    eventually("the lab ends", || up.child.try_wait().expect("a child").is_some());
+    up.check_gone();
 }
 
 #[test]

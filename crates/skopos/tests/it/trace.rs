@@ -287,12 +287,12 @@ fn the_traces_of_a_task_are_kept_with_its_job() {
     assert_eq!(rows("SELECT count(*) AS n FROM spans")[0]["n"], 0, "they are not of the agent");
 }
 
-/// Returns the file of Zipkin that `scripts/setup test` fetches.
-fn zipkin_jar() -> Option<PathBuf> {
+/// Returns a file that `scripts/setup test` fetches or builds.
+fn fetched(name: &str) -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-    let jar = cache.join("skopos/zipkin/zipkin-server.jar");
-    jar.exists().then_some(jar)
+    let file = cache.join("skopos").join(name);
+    file.exists().then_some(file)
 }
 
 /// A server that is killed at the end of its test.
@@ -307,7 +307,7 @@ impl Drop for Server {
 
 #[test]
 fn a_real_zipkin_reads_an_export_back() {
-    let Some(jar) = zipkin_jar() else {
+    let Some(jar) = fetched("zipkin/zipkin-server.jar") else {
         eprintln!(
             "skipped: a_real_zipkin_reads_an_export_back: `scripts/setup test` fetches Zipkin"
         );
@@ -357,6 +357,77 @@ fn a_real_zipkin_reads_an_export_back() {
     };
     let (outer, inner) = (of("SERVER", "store_get"), of("CLIENT", "disk_read"));
     assert_eq!(inner["parentId"], outer["id"], "{spans:#?}");
+    drop(server);
+}
+
+/// The configuration of a collector of OpenTelemetry that writes spans to a file.
+fn collector(port: u16, spans: &Path) -> String {
+    format!(
+        "receivers: {{otlp: {{protocols: {{http: {{endpoint: \"127.0.0.1:{port}\"}}}}}}}}\n\
+         processors: {{batch: {{timeout: 100ms}}}}\n\
+         exporters: {{file: {{path: \"{}\"}}}}\n\
+         service:\n  telemetry: {{metrics: {{level: none}}}}\n  \
+         pipelines: {{traces: {{receivers: [otlp], processors: [batch], exporters: [file]}}}}\n",
+        spans.display()
+    )
+}
+
+/// Returns the spans in the file of a collector, without a line that is not whole yet.
+fn collected(file: &Path) -> Vec<Json> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+    let list = |json: &Json, key: &str| json[key].as_array().cloned().unwrap_or_default();
+    let resources = lines.flat_map(|line| list(&line, "resourceSpans"));
+    let scopes = resources.flat_map(|resource| list(&resource, "scopeSpans"));
+    scopes.flat_map(|scope| list(&scope, "spans")).collect()
+}
+
+#[test]
+fn a_real_collector_reads_an_export_back() {
+    let Some(program) = fetched("otelcol/otelcol") else {
+        eprintln!(
+            "skipped: a_real_collector_reads_an_export_back: `scripts/setup test` builds a collector"
+        );
+        return;
+    };
+    let traced = Traced::new();
+    let folder = traced.write("a", 10);
+    let folder = folder.to_str().expect("UTF-8");
+    let (port, config, file) = (free_port(), traced.folder("otel.yaml"), traced.folder("spans"));
+    std::fs::write(&config, collector(port, &file)).expect("written");
+    let log = std::fs::File::create(traced.folder("otel.log")).expect("a file");
+    let mut server = Command::new(program);
+    server.arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let server = Server(server.spawn().expect("it starts"));
+    eventually("the collector listens", || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    let to = format!("http://127.0.0.1:{port}");
+    let sent = traced.run(&["trace", "export", "--otlp-to", &to, "--trace", folder]);
+    assert!(
+        sent.code == 0 && sent.stderr.contains(&format!(" {} spans", 4 * REQUESTS)),
+        "{sent:?}"
+    );
+    let mut spans = Vec::new();
+    eventually("the spans are there", || {
+        spans = collected(&file);
+        spans.len() == 4 * REQUESTS
+    });
+    let requests = traced.json(Path::new(folder), &["requests", "--limit", "1"]);
+    let id = &requests["requests"][0]["id"];
+    let own: Vec<&Json> = spans.iter().filter(|span| span["traceId"] == *id).collect();
+    // OTLP counts from 1: 2 is a server, 3 a client.
+    let of = |kind: u64, name: &str| {
+        let found = own.iter().find(|span| span["kind"] == kind && span["name"] == name);
+        *found.unwrap_or_else(|| panic!("{kind} {name}: {own:#?}"))
+    };
+    let (call, serve) = (of(3, "store_get"), of(2, "store_get"));
+    let (inner, disk) = (of(3, "disk_read"), of(2, "disk_read"));
+    assert_eq!(own.len(), 4, "{own:#?}");
+    assert_eq!(call["parentSpanId"].as_str().unwrap_or_default(), "", "it is the first call");
+    for (below, above) in [(serve, call), (inner, serve), (disk, inner)] {
+        assert_eq!(below["parentSpanId"], above["spanId"], "{own:#?}");
+    }
     drop(server);
 }
 

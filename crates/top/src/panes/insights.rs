@@ -4,12 +4,16 @@ use ratatui::text::{Line, Span};
 use skopos_score::insight::{DEFINITIONS, Definition};
 
 use super::parts::{items, labelled, value};
+use super::paths::told;
 use crate::data::{Data, Fact, natural};
 use crate::table::{Cell, Column, Row, Table, fill, number, words};
 use crate::text;
 use crate::theme::Theme;
 
-const COLUMNS: [Column; 3] = [words("of", 10, 2), fill("value", 30, 0), number("age", 5, 1)];
+/// Two addresses of IPv4, as a path has them, are most often told apart by this many characters.
+const OF_WIDTH: usize = 20;
+
+const COLUMNS: [Column; 3] = [words("of", OF_WIDTH, 2), fill("value", 30, 0), number("age", 5, 1)];
 
 pub(super) fn summary(data: &Data, theme: Theme, width: usize) -> Vec<Line<'static>> {
     let known = data.insights().filter(|fact| fact.value.is_some()).count();
@@ -57,7 +61,7 @@ fn known_row(data: &Data, fact: &Fact) -> (Row, String) {
     let age = fact.value.as_ref().map(|_| fact.age);
     let state = match data.reason(fact) {
         Some(reason) => Cell::Quiet(format!("unknown: {reason}")),
-        None => Cell::words(value(fact)),
+        None => Cell::words(told(fact).unwrap_or_else(|| value(fact))),
     };
     let age = Cell::Text(age.map_or_else(String::new, text::age), age.map(|a| a.as_secs_f64()));
     let mut row = Row::new(name, vec![Cell::words(of.clone()), state, age]);

@@ -9,6 +9,7 @@ mod files;
 mod damaged;
 mod full;
 mod network;
+mod paths;
 mod cgroups;
 mod system;
 mod topics;

@@ -21,6 +21,7 @@ use crate::view;
 
 mod culprits;
 mod lists;
+mod paths;
 
 const NODE: &str = "n01";
 const THEME: Theme = Theme { colour: true, unicode: true };

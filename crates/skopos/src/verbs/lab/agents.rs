@@ -34,6 +34,10 @@ const ANOMALY_PORT: u16 = 7364;
 /// Time for an agent to write its last samples.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Time to pass the last warnings on. The pipe of an agent that has ended stays open as long as a program that the agent
+/// started has it.
+const PIPE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Time between two looks at agents that end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -44,7 +48,7 @@ const MAX_LINE_BYTES: u64 = 4096;
 #[derive(Default)]
 pub(super) struct Agents {
     running: Vec<(String, Child)>,
-    /// Pass warnings on, and end with their agents.
+    /// Pass warnings on, and end with the last program that has the pipe of their agent.
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -117,8 +121,11 @@ impl Drop for Agents {
             let _ = child.kill();
             let _ = child.wait();
         }
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        let since = Instant::now();
+        while self.threads.iter().any(|thread| !thread.is_finished())
+            && since.elapsed() < PIPE_PATIENCE
+        {
+            thread::sleep(LOOK_EVERY);
         }
     }
 }

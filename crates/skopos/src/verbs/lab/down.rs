@@ -5,11 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 use skopos_net::lab::{down, labs};
 use skopos_term::{Failure, Global, Out};
 
-use super::claim::{Claim, holder};
+use super::claim::{Claim, Holder, is_claimed};
 use super::place::{failed, need_root};
 
 /// Time for the process of a lab to remove it: it waits for agents and disks.
@@ -65,17 +65,22 @@ fn check(name: &str) -> Result<(), Failure> {
 
 /// Has the process that holds a lab remove it.
 fn end_holder(name: &str) -> Result<(), Failure> {
-    let Some(pid) = holder(name) else { return Ok(()) };
-    // It may end by itself meanwhile.
-    let _ = kill_process(pid, Signal::TERM);
     let since = Instant::now();
-    while holder(name).is_some() {
+    let mut told = None;
+    while is_claimed(name) {
+        if told.is_none()
+            && let Some(holder) = Holder::of(name)
+        {
+            holder.signal(Signal::TERM);
+            told = Some(holder.pid);
+        }
         if since.elapsed() >= PATIENCE {
-            let pid = pid.as_raw_nonzero();
-            return Err(Failure::new(format!(
-                "process {pid} holds the lab `{name}` and does not end"
-            ))
-            .hint(format!("kill -9 {pid}; skopos lab down {name}")));
+            let by = told.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
+            let failure = Failure::new(format!("{by} holds the lab `{name}` and does not end"));
+            return Err(match told {
+                Some(pid) => failure.hint(format!("kill -9 {pid}; skopos lab down {name}")),
+                None => failure.hint(format!("try again: skopos lab down {name}")),
+            });
         }
         thread::sleep(LOOK_EVERY);
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use skopos_net::lab::{self, Topology, state_folder};
 use skopos_term::{Failure, Out, Style};
 
-use super::claim::holder;
+use super::claim::Holder;
 
 /// The name of the topology in the folder of a lab's state.
 pub(super) const TOPOLOGY: &str = "lab.toml";
@@ -88,7 +88,7 @@ pub(super) fn look(name: &str) -> ShownLab {
         host: disk.host.clone(),
         folder: lab::disk_folder(name, &disk.name),
     });
-    let pid = holder(name).map(|pid| pid.as_raw_nonzero().get());
+    let pid = Holder::of(name).map(|holder| holder.pid.as_raw_nonzero().get());
     ShownLab { lab: name.to_owned(), pid, nodes, disks: disks.collect() }
 }
 

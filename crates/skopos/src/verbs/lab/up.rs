@@ -104,12 +104,16 @@ fn introduce(out: &mut Out, lab: &Lab, with_agents: bool) -> Result<(), Failure>
     if let [first, .., last] = &hosts[..] {
         let (address, _) = lab.addresses(&last.name).map_err(|e| failed(&e))?;
         out.line("try, in another terminal:")?;
-        out.line(format!("  skopos lab run {} -- ping -c 3 {address}", first.name))?;
+        let (first, last) = (&first.name, &last.name);
+        out.line(format!("  skopos lab run {last} -- iperf3 -s -D -1"))?;
+        out.line(format!(
+            "  skopos lab run {first} -- iperf3 -c {address} -u -b 100M -l 1000 -t 60"
+        ))?;
         if with_agents {
-            out.line(format!("  skopos lab run {} -- skopos top", last.name))?;
+            out.line("and while that fills the slowest link on its way:")?;
+            out.line(format!("  skopos lab run {last} -- skopos top"))?;
             out.line(format!(
-                "  skopos lab run {} -- skopos sql \"SELECT topic, text FROM latest WHERE topic LIKE '%/congestion_point'\"",
-                last.name
+                "  skopos lab run {last} -- skopos sql \"SELECT topic, text FROM latest WHERE topic LIKE '%/congestion_point'\""
             ))?;
         }
     }
