@@ -23,6 +23,8 @@ pub enum Action<'a> {
     },
     /// Read who read which jobs.
     ReadLog,
+    /// Read rules, their history and the rows for which they fired, which may be about anything.
+    ReadRules,
     /// Store records of a job.
     StoreJob {
         /// The node that the record is about; `None` for the whole job.
@@ -116,7 +118,7 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
             _ => false,
         },
         (Action::ReadFacts, _) => true,
-        (Action::ReadLog, caller) => match caller {
+        (Action::ReadLog | Action::ReadRules, caller) => match caller {
             Caller::Owner => true,
             Caller::User(user) => user.role >= Role::Admin,
             _ => false,
@@ -153,6 +155,7 @@ fn described(action: Action<'_>) -> String {
         Action::ReadJob { owner: Some(owner), .. } => format!("read the jobs of {owner}"),
         Action::ReadJob { owner: None, .. } => "read jobs of the owner of the hub".to_owned(),
         Action::ReadLog => "read the log of reads".to_owned(),
+        Action::ReadRules => "read rules and their history".to_owned(),
         Action::StoreJob { node: Some(node), .. } => format!("store records of jobs on {node}"),
         Action::StoreJob { node: None, .. } => "store records of this job".to_owned(),
         Action::Publish { node } => format!("publish topics of {node}"),
@@ -209,6 +212,7 @@ mod tests {
             (job(Some("joe"), Some("bio")), "yes no no no no yes yes no no no no"),
             (job(None, None), "yes no no no no yes yes no no no no"),
             (Action::ReadLog, "yes no no no no no yes no no no no"),
+            (Action::ReadRules, "yes no no no no no yes no no no no"),
             (store(Some("n01"), None, false), "yes yes no no no no yes no no no no"),
             (store(None, Some("ann"), false), "yes yes yes yes no no yes no no no no"),
             (store(Some("n01"), Some("ann"), true), "yes no no yes no no yes no no no no"),

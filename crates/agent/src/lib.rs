@@ -53,7 +53,9 @@ pub use args::AgentArgs;
 pub use event::Event;
 pub use insights::from_sql::is_for_hub;
 pub use link::Link;
-pub use names::{HISTORY_NAME, HUB_FACTS_NAME, HUB_INSIGHTS_NAME, MIRROR_NAME, SEGMENT_NAME};
+pub use names::{
+    HISTORY_NAME, HUB_FACTS_NAME, HUB_INSIGHTS_NAME, HUB_RULES_NAME, MIRROR_NAME, SEGMENT_NAME,
+};
 pub use root::root;
 pub use settings::host_name;
 pub use signals::Signals;

@@ -14,3 +14,6 @@ pub const HUB_INSIGHTS_NAME: &str = "hub-insights";
 
 /// The segment in which a hub publishes its own facts.
 pub const HUB_FACTS_NAME: &str = "hub";
+
+/// The segment in which a hub publishes the facts of its rules.
+pub const HUB_RULES_NAME: &str = "hub-rules";

@@ -1,6 +1,6 @@
 //! Publishes a hub's counts as facts: counts of its listeners under `NODE/self/listener/`, of remote write under
 //! `NODE/self/remote_write/`, of messages that were dropped under `NODE/self/live/hub/`,
-//! of stored jobs under `NODE/self/jobs/`.
+//! of stored jobs under `NODE/self/jobs/`, of rules under `NODE/self/rule/`.
 //!
 //! The node is that of the agent in the hub's runtime directory, whose uplink sends the facts to other hubs too. A
 //! hub without an agent uses the name of its host. If a node of that name publishes such facts itself, the hub
@@ -19,6 +19,7 @@ use skopos_wire::{DropCounter, Site};
 use crate::counts::ListenerCounts;
 use crate::jobs::JobsPlace;
 use crate::remote_write::Queue;
+use crate::rules::RulesPlace;
 use skopos_agent::{HUB_FACTS_NAME, SEGMENT_NAME as AGENT, host_name};
 
 /// Time between two publishes.
@@ -39,6 +40,8 @@ pub(crate) struct Counters {
     pub remote_write: Option<Arc<Queue>>,
     /// The jobs of the site.
     pub jobs: Arc<JobsPlace>,
+    /// The rules that it evaluates.
+    pub rules: RulesPlace,
     /// The counts of its session of the live plane, and the site, if it follows one.
     pub live: Option<(DropCounter, Site)>,
 }
@@ -125,7 +128,7 @@ impl Task {
 
 impl Counters {
     /// Returns each number with its metric and instance, always in the same order.
-    fn numbers(&self) -> impl Iterator<Item = (&'static str, &'static Metric, u64)> {
+    fn numbers(&self) -> impl Iterator<Item = (&str, &'static Metric, u64)> {
         let of_listeners = self.listeners.iter().flat_map(|(listener, counts)| {
             counts.all().into_iter().map(|(metric, number)| (*listener, metric, number))
         });
@@ -133,7 +136,14 @@ impl Counters {
         let live = self.live.iter().flat_map(|(drops, site)| {
             drops.numbers().into_iter().chain(site.failed_messages().numbers())
         });
+        let rules = self.rules.rules().iter().flat_map(|rule| {
+            rule.counts
+                .all()
+                .into_iter()
+                .map(|(metric, number)| (&*rule.config.name, metric, number))
+        });
         of_listeners
+            .chain(rules)
             .chain(sent.map(|(metric, number)| ("", metric, number)))
             .chain(live.map(|(metric, number)| (ROLE, metric, number)))
             .chain(self.jobs.numbers().map(|(metric, number)| ("", metric, number)))

@@ -29,12 +29,14 @@ use crate::measuring::Measuring;
 use crate::pki::Pki;
 use crate::pulse::Pulse;
 use crate::remote_write::RemoteWrite;
+use crate::rules::{Rules, RulesPlace};
 use crate::source::HubSource;
 use crate::standing::Standings;
 use crate::tables::{self, Stores};
 
-/// Names of the listeners in facts.
+/// Names of the listeners in facts, without that for HAProxy, which most hubs do not have.
 const LISTENERS: [&str; 3] = ["unix", "http", "flight"];
+const HAPROXY: &str = "haproxy";
 
 /// The site of a hub that does not follow other nodes.
 const ALONE: &str = "default";
@@ -45,6 +47,7 @@ pub struct Hub {
     work: Option<Work>,
     backend: Arc<Backend>,
     infos: InsightInfos,
+    rules: RulesPlace,
     site: String,
     dir: PathBuf,
     /// Certificates and tokens, if the hub has a certificate.
@@ -78,6 +81,7 @@ impl Renewals {
 /// Tasks that a hub does without a request.
 struct Work {
     _insights: Option<HubInsights>,
+    _rules: Option<Rules>,
     _publishing: FactsPublisher,
     _remote_write: Option<RemoteWrite>,
     _spool: Option<SpoolTaker>,
@@ -124,10 +128,13 @@ impl Hub {
         let jobs = JobsPlace::new(state::jobs(), &site, settings)
             .with_urls(config.jobs.locations.clone(), config.jobs.sites.clone());
         let jobs = Arc::new(jobs);
-        let engine = Engine::new(tables_of((&source, &jobs), config, file)?)
+        let rules = RulesPlace::default();
+        let engine = Engine::new(tables_of((&source, &jobs, &rules), config, file)?)
             .map_err(|e| Failure::new("the query engine cannot start").because(&e))?;
         let pulse = Pulse::start(Host::open_dirs(vec![dir.to_path_buf()])?).map_err(no_thread)?;
-        let counts = LISTENERS.map(|name| (name, Arc::<Counts>::default())).into();
+        let haproxy = config.haproxy.as_ref().map(|_| HAPROXY);
+        let listeners = LISTENERS.into_iter().chain(haproxy);
+        let counts = listeners.map(|name| (name, Arc::<Counts>::default())).collect();
         let measuring = follower.as_ref().map(Follower::refresher);
         let measuring = Measuring::new(dir.to_path_buf(), measuring);
         let engine = Arc::new(engine);
@@ -138,11 +145,11 @@ impl Hub {
         let backend = Arc::new(backend);
         let dir = dir.to_path_buf();
         let _renewals = renewals;
-        Ok(Self { work: None, backend, infos, site, dir, pki, _renewals, follower, runtime })
+        Ok(Self { work: None, backend, infos, rules, site, dir, pki, _renewals, follower, runtime })
     }
 
-    /// Starts the tasks that need no request: the hub publishes its own facts, computes insights of its site
-    /// and sends values to a store.
+    /// Starts the tasks that need no request: the hub publishes its own facts, computes insights of its site, evaluates
+    /// rules and sends values to a store.
     ///
     /// # Errors
     /// Fails if another hub uses this directory, an insight cannot be computed, or no thread can be started.
@@ -150,7 +157,15 @@ impl Hub {
         let store = config.remote_write.as_ref();
         let start = |store| RemoteWrite::start(store, self.backend.source.clone());
         let remote_write = store.map(start).transpose()?;
+        let rules = Rules::start(
+            (&self.dir, state::rules().as_deref()),
+            &self.site,
+            (self.backend.engine.clone(), self.runtime.handle().clone()),
+            &config.rules,
+            &self.rules,
+        )?;
         let counted = Counters {
+            rules: self.rules.clone(),
             listeners: self.backend.counts.clone(),
             remote_write: remote_write.as_ref().map(|remote_write| remote_write.queue().clone()),
             jobs: self.backend.jobs.clone(),
@@ -169,8 +184,10 @@ impl Hub {
         let delivering = Delivering::default();
         let _deliveries = self.take_from_nodes(&delivering)?;
         let _nodes = self.record_nodes(config, delivering).map_err(no_thread)?;
-        let (_insights, _publishing, _remote_write) = (insights, publishing, remote_write);
-        let work = Work { _insights, _publishing, _remote_write, _spool, _nodes, _deliveries };
+        let (_insights, _rules) = (insights, rules);
+        let (_publishing, _remote_write) = (publishing, remote_write);
+        let work =
+            Work { _insights, _rules, _publishing, _remote_write, _spool, _nodes, _deliveries };
         self.work = Some(work);
         Ok(())
     }
@@ -243,7 +260,7 @@ fn no_thread(e: std::io::Error) -> Failure {
 
 /// The tables of the hub's engine, aliases among them.
 fn tables_of(
-    (source, jobs): (&Arc<HubSource>, &Arc<JobsPlace>),
+    (source, jobs, rules): (&Arc<HubSource>, &Arc<JobsPlace>, &RulesPlace),
     config: &HubConfig,
     file: Option<&Path>,
 ) -> Result<Registry, Failure> {
@@ -253,7 +270,7 @@ fn tables_of(
     let mut registry = Registry::new(all.clone());
     let look_up = Box::new(move |topic: &Topic| own.insight_info(topic));
     let traces = source.traces_folder().map(Path::to_path_buf);
-    let stores = Stores { archive, traces, jobs: jobs.clone() };
+    let stores = Stores { archive, traces, jobs: jobs.clone(), rules: rules.clone() };
     tables::register(&mut registry, &all, stores, look_up).map_err(broken)?;
     for (name, topic) in &config.aliases {
         registry.alias(name, topic.clone()).map_err(|e| {

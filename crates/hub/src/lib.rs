@@ -4,7 +4,8 @@
 //! `source` is the input of the query engine: [`Local`], the segments of this machine, and a mirror of each
 //! other node. `past` asks nodes for samples that only they have; [`read`] has nodes measure values that are
 //! too old. [`Standing`] is a statement that the hub answers again when its inputs change; [`Pulse`] wakes
-//! it. `insights` computes insights that need a query engine or several nodes; `remote_write` sends latest
+//! it. `insights` computes insights that need a query engine or several nodes; `rules` acts when a statement has
+//! rows, and [`rule_trial`] tries that on recorded samples; [`estimates`] sizes the next task of a class; `remote_write` sends latest
 //! values to a Prometheus store. [`jobs`] stores and finds the jobs of the site, and `bucket` is a
 //! disk in an object store for them. [`counts`] counts requests, and `facts` publishes the counts. [`client`] asks
 //! a hub through its UNIX socket with the [`messages`] that both sides share. The listeners themselves are in
@@ -35,6 +36,9 @@ pub mod catalogue;
 mod backend;
 pub mod read;
 mod insights;
+mod rules;
+pub mod rule_trial;
+pub mod estimates;
 pub mod prometheus;
 mod remote_write;
 mod facts;
@@ -49,6 +53,7 @@ pub use local::Local;
 pub use measuring::Measuring;
 pub use pki::Pki;
 pub use pulse::{Pulse, any_changed};
+pub use rules::RulesPlace;
 pub use source::HubSource;
 pub use standing::{Change, MAX_ROWS, Question, Standing, Standings};
 pub use turns::{Turn, Turns};

@@ -83,6 +83,11 @@ impl Inputs {
         self.is_timed
     }
 
+    /// Returns true if samples of `topic` change the answer.
+    pub fn selects(&self, topic: &Topic) -> bool {
+        self.samples.iter().any(|topics| topics.selects(topic))
+    }
+
     /// Returns true if an input may change without a new sample, so that the fingerprint has to be compared
     /// at intervals.
     pub fn is_polled(&self) -> bool {

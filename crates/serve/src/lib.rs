@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`Listeners`] opens them. `unix` is the UNIX socket, with a thread for each connection. `listen`
 //! is the common part of the two TCP listeners: address, admission, number of connections, and shutdown. `http` and
-//! `flight` answer, with a file for each kind of answer. `jobs` stores records that come by the UNIX socket.
+//! `flight` answer, with a file for each kind of answer, and `haproxy` answers its agent checks. `jobs` stores records that come by the UNIX socket.
 //! [`fetch`] is the client that downloads jobs; it shares the messages in [`downloads`] with the listener.
 
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ mod jobs;
 mod unix;
 mod listen;
 mod http;
+mod haproxy;
 mod flight;
 mod listeners;
 

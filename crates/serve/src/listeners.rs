@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use skopos_agent::config::Config;
 use skopos_hub::Hub;
-use skopos_hub::config::HubConfig;
+use skopos_hub::config::{HaproxyConfig, HubConfig};
 use skopos_hub::counts::Counts;
 use skopos_hub::messages::{FlightUrl, socket_path};
 use skopos_node::LiveArgs;
@@ -13,6 +13,7 @@ use skopos_query::Engine;
 use skopos_term::Failure;
 
 use crate::flight::{self, OtherHubs, ReplicaTask};
+use crate::haproxy;
 use crate::http;
 use crate::listen::{Admittance, ListenArgs, TcpEndpoint};
 use crate::unix::HubSocket;
@@ -22,6 +23,7 @@ pub struct Listeners {
     _unix: HubSocket,
     http: TcpEndpoint,
     flight: TcpEndpoint,
+    haproxy: Option<TcpEndpoint>,
     _replica: Option<ReplicaTask>,
 }
 
@@ -58,6 +60,10 @@ impl Listeners {
         };
         let _replica = replica.map(start).transpose()?;
         let http = http::open(at, of_http, backend.clone(), counts("http"), runtime)?;
+        let open = |config: &HaproxyConfig| {
+            haproxy::open(config, is_insecure, backend.clone(), counts("haproxy"), runtime)
+        };
+        let haproxy = config.haproxy.as_ref().map(open).transpose()?;
         let address = args.flight(config);
         let answering = (backend.engine.clone(), backend.jobs.clone());
         let flight =
@@ -70,7 +76,7 @@ impl Listeners {
             let authority = pki.map(|pki| pki.identity().folder().join("authority.pem"));
             let _ = backend.flight.set(FlightUrl { url: local, authority });
         }
-        Ok(Self { _unix: unix, http, flight, _replica })
+        Ok(Self { _unix: unix, http, flight, haproxy, _replica })
     }
 }
 
@@ -110,7 +116,8 @@ impl Served {
     pub fn addresses(&self) -> Vec<String> {
         let socket = socket_path(self.hub.dir()).display().to_string();
         let tcp = [&self.listeners.http, &self.listeners.flight];
-        let urls = tcp.into_iter().filter_map(TcpEndpoint::url).map(str::to_owned);
+        let tcp = tcp.into_iter().chain(&self.listeners.haproxy);
+        let urls = tcp.filter_map(TcpEndpoint::url).map(str::to_owned);
         std::iter::once(socket).chain(urls).collect()
     }
 

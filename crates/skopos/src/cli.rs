@@ -107,6 +107,9 @@ pub(crate) enum Verb {
     /// Show insights: values computed from facts, with their formulas and inputs
     #[command(before_help = "Example: skopos insight explain msca")]
     Insight(verbs::insight::InsightArgs),
+    /// Show rules and what they did, or try one on recorded samples
+    #[command(before_help = "Example: skopos rule test disk-full --since 6h")]
+    Rule(verbs::rule::RuleArgs),
     /// Show which topics are computed from which, how often they change and how old they are
     #[command(before_help = "Example: skopos graph --dot | dot -Tsvg > graph.svg")]
     Graph(verbs::graph::GraphArgs),
@@ -194,6 +197,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Sql(args) => verbs::sql::run(global, &args),
         Verb::Calibrate(args) => verbs::calibrate::run(global, &args),
         Verb::Insight(args) => verbs::insight::run(global, &args),
+        Verb::Rule(args) => verbs::rule::run(global, &args),
         Verb::Graph(args) => verbs::graph::run(global, &args),
         Verb::Lab(args) => verbs::lab::run(global, &args),
         Verb::Doctor => verbs::doctor::run(global),

@@ -68,6 +68,16 @@ pub enum Error {
         /// The cost that was reported.
         cost: f64,
     },
+    /// A number of a rule is outside of its range.
+    #[error("`{entry}` is {value}; it must be {range}")]
+    Term {
+        /// The entry with the number.
+        entry: &'static str,
+        /// The number, of a duration in seconds.
+        value: f64,
+        /// The range that is allowed, as a text.
+        range: &'static str,
+    },
     /// A line of a recording is not valid.
     #[error("line {line} of the recording: {fault}")]
     Recording {
@@ -86,7 +96,9 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Metrics { .. } => "list the metrics that differ between candidates",
-            Self::Range { .. } => "change the number, or leave the entry out to have its default",
+            Self::Range { .. } | Self::Term { .. } => {
+                "change the number, or leave the entry out to have its default"
+            }
             Self::WeightsZero(_) => {
                 "give a metric a weight above zero, or choose the method `equal`"
             }

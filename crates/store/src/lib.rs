@@ -4,7 +4,8 @@
 //! Read in this order: [`stats`] has mergeable statistics of many values; [`estimate`] chooses an
 //! allocation from the usage of earlier tasks, and [`replay`] tries it on a published workload;
 //! [`archive`] is the file that keeps the reports of tasks; [`history`] keeps samples and [`jobs`] the records of jobs,
-//! on the log core in `log`, which reaches files through a [`Disk`]; `sealed` has the checksums of their sealed files.
+//! on the log core in `log`, which reaches files through a [`Disk`]; `sealed` has the checksums of their sealed files;
+//! [`journal`] keeps entries of any kind.
 //!
 //! # Invariants
 //! - A report in the archive is complete and exists once, even after `kill -9` at any instruction, with
@@ -21,6 +22,7 @@ mod sqlite;
 pub mod archive;
 mod log;
 mod sealed;
+pub mod journal;
 pub mod history;
 pub mod jobs;
 

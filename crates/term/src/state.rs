@@ -17,6 +17,9 @@ const ARCHIVE: &str = "tasks.sqlite";
 /// The name of the folder of jobs in a folder of state.
 const JOBS: &str = "jobs";
 
+/// The name of the folder of the history of rules in a folder of state.
+const RULES: &str = "rules";
+
 /// The name of the folder of records that wait for a hub, in a folder of state.
 const SPOOL: &str = "spool";
 
@@ -60,6 +63,11 @@ pub fn archive() -> Option<PathBuf> {
 /// Returns the path of the folder of jobs.
 pub fn jobs() -> Option<PathBuf> {
     folder().map(|folder| folder.join(JOBS))
+}
+
+/// Returns the path of the folder with the history of rules.
+pub fn rules() -> Option<PathBuf> {
+    folder().map(|folder| folder.join(RULES))
 }
 
 /// Returns the path of the spool: records of jobs whose producers could not reach their hub.

@@ -72,6 +72,8 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// The table of the hub, which parses it from [`text`](Self::text). The agent accepts any entry in it.
     hub: IgnoredAny,
+    /// The rules, which a hub parses from [`text`](Self::text).
+    rule: IgnoredAny,
     /// History on disk.
     pub history: HistoryConfig,
     /// Facts that are delivered with the records of jobs, if there is the table.
@@ -206,6 +208,29 @@ impl Config {
 pub fn parse<T: DeserializeOwned>(text: &str, path: Option<&Path>) -> Result<T, Failure> {
     toml::from_str(text).map_err(|e| {
         Failure::new(e.to_string().trim_end())
+            .in_file(path)
+            .hint("docs/reference/configuration.md lists all entries")
+    })
+}
+
+/// Parses tables that may have secrets. An error has the line and not its text.
+///
+/// # Errors
+/// The text is not valid.
+pub fn parse_private<T: DeserializeOwned>(text: &str, path: Option<&Path>) -> Result<T, Failure> {
+    toml::from_str(text).map_err(|e| {
+        let before = e.span().and_then(|span| text.get(..span.start));
+        let line = before.map(|before| before.matches('\n').count() + 1);
+        let place = line.map(|line| format!(" (line {line})")).unwrap_or_default();
+        // A parser quotes texts that are of the wrong type.
+        let message = e.message();
+        let message = match (message.find('"'), message.rfind('"')) {
+            (Some(from), Some(to)) if from < to => {
+                format!("{}\"…{}", &message[..from], &message[to..])
+            }
+            _ => message.to_owned(),
+        };
+        Failure::new(format!("{message}{place}"))
             .in_file(path)
             .hint("docs/reference/configuration.md lists all entries")
     })

@@ -1,8 +1,10 @@
-//! The table `[hub]` of the configuration file.
+//! The table `[hub]` of the configuration file, and the tables `[[rule]]`.
 
 mod jobs;
+mod haproxy;
 mod listen;
 mod remote_write;
+mod rules;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,9 +13,11 @@ use serde::{Deserialize, Deserializer};
 use skopos_agent::config::{Config, parse};
 use skopos_model::Topic;
 
+pub use haproxy::{HaproxyAddress, HaproxyConfig};
 pub use jobs::JobsConfig;
 pub use listen::{FlightAddress, HttpAddress, ListenAddress};
 pub use remote_write::RemoteWriteConfig;
+pub use rules::{Action, Command, RuleConfig, Url, Webhook, rules_of};
 use skopos_term::Failure;
 
 use crate::catalogue::{PostgresUrl, UrlError};
@@ -40,8 +44,13 @@ pub struct HubConfig {
     catalogue_text: Option<String>,
     /// Limits of the stored jobs.
     pub jobs: JobsConfig,
+    /// The agent-check listener for HAProxy.
+    pub haproxy: Option<HaproxyConfig>,
     /// Store to which the hub sends latest values.
     pub remote_write: Option<RemoteWriteConfig>,
+    /// The rules, which are tables of their own.
+    #[serde(skip)]
+    pub rules: Vec<RuleConfig>,
 }
 
 fn by_name<'de, D: Deserializer<'de>>(
@@ -70,7 +79,7 @@ fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::E
 }
 
 impl HubConfig {
-    /// Reads the table `[hub]` of a configuration file.
+    /// Reads the table `[hub]` and the tables `[[rule]]` of a configuration file.
     ///
     /// # Errors
     /// Fails if the table is not valid; the message shows the line.
@@ -89,6 +98,7 @@ impl HubConfig {
             };
             hub.catalogue = Some(text.parse().map_err(invalid)?);
         }
+        hub.rules = rules_of(&config.text, config.path.as_deref())?;
         Ok(hub)
     }
 }

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use skopos_access::Caller;
 use skopos_model::unpoisoned;
 use skopos_store::history::Error as LogError;
-use skopos_store::jobs::{MAX_READ_BYTES, ReadLog, ReadLogLimits, Visibility};
+use skopos_store::jobs::Visibility;
+use skopos_store::journal::{Journal, JournalLimits, MAX_ENTRY_BYTES};
 
 use super::shared::{described, now};
 use crate::catalogue::visibility;
@@ -99,7 +100,7 @@ pub(super) struct Reads {
 struct Inner {
     waiting: Mutex<Waiting>,
     signal: Condvar,
-    log: Mutex<ReadLog>,
+    log: Mutex<Journal>,
     dropped: AtomicU64,
     trouble: Mutex<Option<String>>,
 }
@@ -122,7 +123,7 @@ impl Reads {
     /// # Errors
     /// Another process uses the folder, it cannot be read or written, or no thread can be started.
     pub(super) fn open(folder: &Path) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        let log = ReadLog::open(folder, ReadLogLimits::default())?;
+        let log = Journal::open(folder, "reads", JournalLimits::default())?;
         let inner = Arc::new(Inner {
             waiting: Mutex::default(),
             signal: Condvar::new(),
@@ -176,7 +177,7 @@ impl Reads {
         self.inner.write()?;
         let logs = unpoisoned(self.inner.log.lock()).logs();
         for file in logs {
-            let lost = ReadLog::read(&file, &mut |bytes| {
+            let lost = Journal::read(&file, &mut |bytes| {
                 if let Ok(entry) = serde_json::from_slice(bytes) {
                     visit(entry);
                 }
@@ -244,7 +245,7 @@ impl Inner {
         let entries = std::mem::take(&mut unpoisoned(self.waiting.lock()).entries);
         for entry in entries {
             let bytes = serde_json::to_vec(&entry).unwrap_or_default();
-            let is_short = bytes.len() <= MAX_READ_BYTES;
+            let is_short = bytes.len() <= MAX_ENTRY_BYTES;
             let mut is_added = is_short && matches!(log.append(&bytes, now()), Ok(true));
             if is_short && !is_added && log.commit().is_ok() {
                 // The commit has made room.

@@ -21,7 +21,8 @@ fn engine(place: &Arc<JobsPlace>) -> Engine {
     let source: Arc<dyn Source> = Arc::new(World::new(&[]));
     let mut registry = Registry::new(source.clone());
     let insight = |_: &_| InsightInfo { formula: None, reason: None };
-    let stores = Stores { archive: None, traces: None, jobs: place.clone() };
+    let rules = crate::rules::RulesPlace::default();
+    let stores = Stores { archive: None, traces: None, jobs: place.clone(), rules };
     register(&mut registry, &source, stores, Box::new(insight)).expect("registered");
     Engine::new(registry).expect("an engine")
 }

@@ -20,6 +20,8 @@ mod traces;
 mod spans;
 mod job_spans;
 mod job_files;
+mod rules;
+mod rule_events;
 mod callpaths;
 #[cfg(test)]
 mod job_tests;
@@ -32,6 +34,7 @@ use std::sync::Arc;
 use skopos_query::{Error, Registry, Source};
 
 use crate::jobs::JobsPlace;
+use crate::rules::RulesPlace;
 
 use self::anomalies::Anomalies;
 use self::callpaths::Callpaths;
@@ -44,6 +47,8 @@ use self::job_reads::JobReads;
 use self::job_samples::JobSamples;
 use self::job_spans::JobSpans;
 use self::jobs::JobsTable;
+use self::rule_events::RuleEvents;
+use self::rules::RulesTable;
 use self::sealed_samples::SealedSamples;
 use self::spans::Spans;
 use self::task_files::FilesOfTasks;
@@ -59,6 +64,8 @@ pub struct Stores {
     pub traces: Option<PathBuf>,
     /// The jobs of the site.
     pub jobs: Arc<JobsPlace>,
+    /// The rules, once a hub evaluates them.
+    pub rules: RulesPlace,
 }
 
 /// Registers all tables: over `source`, over the files and jobs of `stores`, and with descriptions of insights from
@@ -72,7 +79,7 @@ pub fn register(
     stores: Stores,
     insight: LookUp,
 ) -> Result<(), Error> {
-    let Stores { archive, traces, jobs } = stores;
+    let Stores { archive, traces, jobs, rules } = stores;
     registry.register(Insights::new(source.clone(), insight))?;
     registry.register(Anomalies::new(source.clone()))?;
     registry.register(Tasks::all(archive.clone()))?;
@@ -82,6 +89,8 @@ pub fn register(
     registry.register(Tasks::of_jobs(archive))?;
     registry.register(Spans::new(traces.clone()))?;
     registry.register(Callpaths::new(traces))?;
+    registry.register(RulesTable::new(rules.clone()))?;
+    registry.register(RuleEvents::new(rules))?;
     registry.register(JobsTable::new(jobs.clone()))?;
     registry.register(SealedSamples::new(jobs.clone()))?;
     registry.register(WithCopies::new(jobs.clone(), JobSamples::new))?;

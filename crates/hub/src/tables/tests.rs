@@ -14,6 +14,7 @@ use skopos_store::archive::Archive;
 
 use super::{InsightInfo, Stores, register};
 use crate::jobs::JobsPlace;
+use crate::rules::RulesPlace;
 
 /// The time in every test.
 const NOW: Timestamp = Timestamp::from_nanos(1_000_000_000_000);
@@ -78,8 +79,8 @@ fn engine_over(world: World, archive: Option<PathBuf>) -> Engine {
         let text = |text: &str| (topic.metric() == "load").then(|| text.to_owned());
         InsightInfo { formula: text("sum of loads"), reason: text("no agent is alive") }
     };
-    register(&mut registry, &source, Stores { archive, traces: None, jobs }, Box::new(insight))
-        .expect("registered");
+    let stores = Stores { archive, traces: None, jobs, rules: RulesPlace::default() };
+    register(&mut registry, &source, stores, Box::new(insight)).expect("registered");
     Engine::new(registry).expect("an engine")
 }
 

@@ -241,6 +241,7 @@ const NEWS: &str = "
         history_requests_dropped history_answers_dropped measure_requests_dropped
         deliveries_dropped messages_overflowed messages_malformed
     self/remote_write: samples_overflowed
+    self/rule: failures failed_actions
     self/sensor: poll_errors
     smart: media_errors unsafe_shutdowns program_failures erase_failures corrected_errors
         link_errors error_log_entries read_errors

@@ -31,6 +31,7 @@ pub(crate) mod join;
 pub(crate) mod simulate;
 pub(crate) mod calibrate;
 pub(crate) mod insight;
+pub(crate) mod rule;
 pub(crate) mod graph;
 pub(crate) mod lab;
 pub(crate) mod doctor;

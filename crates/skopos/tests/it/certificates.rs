@@ -115,6 +115,12 @@ impl Site {
         self.curl(&[words, &body].concat())
     }
 
+    /// Requests a path over HTTPS as another user; the last line is the status.
+    pub(crate) fn request(&self, words: &[&str], path: &str) -> String {
+        let url = format!("https://{}{path}", self.http);
+        self.curl(&[words, &[&url]].concat())
+    }
+
     /// Returns the status of a request over HTTPS by another user, with this token if there is one.
     fn status(&self, token: Option<&str>, words: &[&str], path: &str) -> String {
         let header = token.map(|token| format!("authorization: Bearer {token}"));

@@ -75,11 +75,14 @@ fn store(site: &Site) {
         add(
             "start",
             json!({"user": user, "project": project, "name": format!("{user}'s secret"),
-                   "nodes": ["n77"], "tags": ["hidden"]}),
+                   "application": "solve", "nodes": ["n77"], "tags": ["hidden"]}),
         );
         add("metrics", json!({"schema": "s", "names": ["load"]}));
         add("sample", json!({"schema": "s", "values": [1.0]}));
-        add("end", json!({"state": "completed", "used": {"cpu_seconds": 10.0 * (at + 1) as f64}}));
+        add(
+            "end",
+            json!({"state": "completed", "used": {"cpu_seconds": 10.0 * (at + 1) as f64, "wall_seconds": 10.0}}),
+        );
     }
     let producer = "test".to_owned();
     let request =
@@ -180,6 +183,38 @@ fn each_caller_reads_own_jobs_over_https_and_the_owner_at_the_socket() {
     let words = ["--max-time", "2", "--http0.9", "--unix-socket", &socket, "http://hub/"];
     let told = site.curl(&words);
     assert_eq!(told.trim(), "000", "{told}");
+}
+
+/// Each caller's estimate is of the jobs that it may read, and says nothing of others.
+#[test]
+fn an_estimate_is_of_the_jobs_that_its_caller_may_read() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start();
+    store(&site);
+    for (caller, token) in &tokens(&site) {
+        let header = token.as_ref().map(|token| format!("authorization: Bearer {token}"));
+        let words: Vec<&str> = header.iter().flat_map(|header| ["-H", header]).collect();
+        let path = "/api/v1/estimate?class=solve&resource=cpu_seconds&minimize=retries";
+        let told = site.request(&words, path);
+        let (body, status) = told.rsplit_once('\n').expect("a status");
+        match CALLERS.iter().find(|it| it.0 == *caller).and_then(|it| it.2) {
+            None => assert!(matches!(status, "401" | "403"), "{caller}: {told}"),
+            Some("") => assert_eq!(status, "404", "{caller}: {told}"),
+            Some(readable) => {
+                let body: Json = serde_json::from_str(body).expect("JSON");
+                let used =
+                    readable.split_whitespace().map(|id| 10.0 * f64::from(id.as_bytes()[2] - b'0'));
+                let most = used.clone().fold(0.0, f64::max);
+                assert_eq!(
+                    (&body["source"], &body["count"]),
+                    (&json!("jobs"), &json!(used.count()))
+                );
+                assert_eq!((&body["allocation"], &body["maximum"]), (&json!(most), &json!(most)));
+            }
+        }
+    }
 }
 
 /// Runs the script with a request, and returns its lines.

@@ -61,4 +61,7 @@ mod mds;
 mod slurm_cluster;
 mod slurm;
 mod history;
+mod rule;
+mod sizing;
+mod haproxy;
 mod trace;

@@ -9,3 +9,4 @@ mod learning;
 mod utility;
 mod choice;
 mod replay;
+mod rule;

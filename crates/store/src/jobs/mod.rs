@@ -15,7 +15,7 @@
 //! - The catalogue has nothing that the segments have not.
 //!
 //! Read in this order: `part`, `entry`, `intake`, `segment`, `lts`, [`replica`], [`catalogue`]; [`spool`] is on the side of the producers, `sum`
-//! and `reads` on that of the readers.
+//! on that of the readers.
 
 mod part;
 mod entry;
@@ -23,7 +23,6 @@ mod intake;
 mod segment;
 mod lts;
 mod sum;
-mod reads;
 pub mod replica;
 pub mod spool;
 pub mod catalogue;
@@ -42,6 +41,5 @@ pub use lts::{
     Version, WholeSegment, is_segment_name,
 };
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
-pub use reads::{MAX_READ_BYTES, ReadLog, ReadLogLimits};
 pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};
 pub use sum::RecordSum;

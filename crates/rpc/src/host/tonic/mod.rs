@@ -38,6 +38,7 @@ mod call;
 mod answer;
 mod server;
 mod client;
+pub mod orca;
 
 pub use answer::{AnswerBody, AnswerFuture};
 pub use client::{ClientLayer, ClientService};

@@ -5,4 +5,5 @@ mod echo;
 mod serving;
 mod trace;
 mod calls;
+mod orca;
 mod python;

@@ -14,19 +14,23 @@ use super::trace::{Recorded, Side, check_joined, only};
 const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tonic");
 
-/// Returns a Python that has grpcio; without one the test says that it is skipped.
-fn python() -> Option<PathBuf> {
+/// Returns a Python that can run the statement `import`.
+pub(super) fn python_with(import: &str) -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     let of_tests = cache.join("skopos/python/bin/python");
     let mut pythons = [set("SKOPOS_TEST_PYTHON"), Some(of_tests), Some(PathBuf::from("python3"))]
         .into_iter()
         .flatten();
-    let has_grpcio = |python: &PathBuf| {
-        let ran = Command::new(python).args(["-c", "import grpc"]).stderr(Stdio::null()).status();
+    pythons.find(|python| {
+        let ran = Command::new(python).args(["-c", import]).stderr(Stdio::null()).status();
         ran.is_ok_and(|status| status.success())
-    };
-    let found = pythons.find(has_grpcio);
+    })
+}
+
+/// Returns a Python that has grpcio; without one the test says that it is skipped.
+fn python() -> Option<PathBuf> {
+    let found = python_with("import grpc");
     if found.is_none() {
         println!(
             "skipped: no Python with grpcio; `scripts/setup test` gets it where there is PyPI"

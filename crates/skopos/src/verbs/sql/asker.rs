@@ -11,7 +11,7 @@ use skopos_query::{Answer, Engine, Error, Limits, Registry, Source};
 use skopos_hub::client::{Changes, Client};
 use skopos_hub::jobs::JobsPlace;
 use skopos_hub::tables::Stores;
-use skopos_hub::{Change, Local, Pulse, Question, Standing, Standings, tables};
+use skopos_hub::{Change, Local, Pulse, Question, RulesPlace, Standing, Standings, tables};
 
 use super::answer::{self, Format, show};
 use super::candidates::Names;
@@ -176,7 +176,7 @@ fn engine(local: Local) -> Result<(Engine, tokio::runtime::Runtime), Failure> {
     let source: Arc<dyn Source> = local.clone();
     let mut registry = Registry::new(source.clone());
     let jobs = Arc::new(JobsPlace::without_hub(state::jobs()));
-    let stores = Stores { archive, traces, jobs };
+    let stores = Stores { archive, traces, jobs, rules: RulesPlace::default() };
     let registered = tables::register(
         &mut registry,
         &source,

@@ -1,9 +1,10 @@
-//! The log of reads: who read which jobs. It is only appended to, and bounded by bytes and age.
+//! Journals: entries in the order in which they came, such as who read which jobs. A journal is only appended to, and bounded
+//! by bytes and age.
 //!
 //! # Layout
-//! Files `reads-GENERATION-SECONDS.log`, each a log of the log core; the seconds are those of UNIX time at which it began. A
-//! log has one producer, `reads`, and its sequences ascend from zero. The content of an entry belongs to the caller. A process
-//! begins a log of its own with its first entry.
+//! Files `NAME-GENERATION-SECONDS.log`, each a log of the log core; the seconds are those of UNIX time at which it began. A
+//! log has one producer, the name of the journal, and its sequences ascend from zero. The content of an entry belongs to the
+//! caller. A process begins a log of its own with its first entry.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,10 +19,10 @@ use crate::log::{
 };
 
 /// The longest entry: sixteen ids of 256 bytes, which JSON may write six times as long, and its other fields.
-pub const MAX_READ_BYTES: usize = 32 << 10;
+pub const MAX_ENTRY_BYTES: usize = 32 << 10;
 
 /// The room of a log between two commits, which are a fraction of a second apart: thousands of entries.
-const CAPACITY: Capacity = Capacity::new(4 << 20, MAX_READ_BYTES);
+const CAPACITY: Capacity = Capacity::new(4 << 20, MAX_ENTRY_BYTES);
 
 /// Length at which another log begins. A log is read and removed as a whole.
 const MAX_LOG_BYTES: u64 = 4 << 20;
@@ -29,29 +30,30 @@ const MAX_LOG_BYTES: u64 = 4 << 20;
 /// Time after which another log begins, so that entries are removed by age.
 const MAX_LOG_AGE: Duration = Duration::from_secs(86_400);
 
-/// Limits of a log of reads.
+/// Limits of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadLogLimits {
+pub struct JournalLimits {
     /// The most bytes of all logs. The oldest are removed.
     pub max_bytes: u64,
     /// The age after which entries are removed.
     pub max_age: Duration,
 }
 
-/// 64 MiB have some 200,000 questions; a year is the time for which sites keep such logs.
-impl Default for ReadLogLimits {
+/// 64 MiB have some 200,000 entries of 300 bytes; a year is the time for which sites keep such logs.
+impl Default for JournalLimits {
     fn default() -> Self {
         Self { max_bytes: 64 << 20, max_age: Duration::from_secs(366 * 86_400) }
     }
 }
 
-/// The log of reads in a folder. One process writes.
+/// A journal in a folder. One process writes.
 #[derive(Debug)]
-pub struct ReadLog {
+pub struct Journal {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
+    name: &'static str,
     _lock: Lock,
-    limits: ReadLogLimits,
+    limits: JournalLimits,
     /// Logs by generation: their name and bytes.
     files: BTreeMap<u64, (String, u64)>,
     writing: Option<Writing>,
@@ -66,23 +68,23 @@ struct Writing {
     sequence: i64,
 }
 
-fn name_of(generation: u64, began: Timestamp) -> String {
-    format!("reads-{generation:08}-{}.log", began.as_nanos().max(0) / 1_000_000_000)
+fn name_of(name: &str, generation: u64, began: Timestamp) -> String {
+    format!("{name}-{generation:08}-{}.log", began.as_nanos().max(0) / 1_000_000_000)
 }
 
-/// Returns the generation and the seconds in the name of a log.
-fn parse(name: &str) -> Option<(u64, u64)> {
-    let (generation, seconds) =
-        name.strip_prefix("reads-")?.strip_suffix(".log")?.split_once('-')?;
+/// Returns the generation and the seconds in the name of a log of the journal `name`.
+fn parse(name: &str, file: &str) -> Option<(u64, u64)> {
+    let rest = file.strip_prefix(name)?.strip_prefix('-')?;
+    let (generation, seconds) = rest.strip_suffix(".log")?.split_once('-')?;
     Some((generation.parse().ok()?, seconds.parse().ok()?))
 }
 
-impl ReadLog {
-    /// Opens the log in a folder, which is made unless it exists.
+impl Journal {
+    /// Opens the journal `name` in a folder, which is made unless it exists.
     ///
     /// # Errors
     /// Another process writes to the folder, or it cannot be read or written.
-    pub fn open(folder: &Path, limits: ReadLogLimits) -> Result<Self, Error> {
+    pub fn open(folder: &Path, name: &'static str, limits: JournalLimits) -> Result<Self, Error> {
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         disk.make_folder(folder).map_err(io_at(folder, "the folder cannot be made"))?;
         let path = folder.join("lock");
@@ -90,11 +92,12 @@ impl ReadLog {
         let lock = lock.ok_or_else(|| Error::Busy(folder.to_path_buf()))?;
         let listed = disk.list(folder).map_err(io_at(folder, "the folder cannot be listed"))?;
         let files = listed.into_iter().filter_map(|file| {
-            let (generation, _) = parse(&file.name)?;
+            let (generation, _) = parse(name, &file.name)?;
             Some((generation, (file.name, file.bytes)))
         });
         let files = files.collect();
-        Ok(Self { disk, folder: folder.to_path_buf(), _lock: lock, limits, files, writing: None })
+        let folder = folder.to_path_buf();
+        Ok(Self { disk, folder, name, _lock: lock, limits, files, writing: None })
     }
 
     /// Appends an entry, which is durable after the next [`commit`](Self::commit). Returns false if there is no room for it.
@@ -129,13 +132,13 @@ impl ReadLog {
     fn begin(&mut self, now: Timestamp) -> Result<Writing, Error> {
         self.retain(now)?;
         let generation = self.files.last_key_value().map_or(0, |(last, _)| last + 1);
-        let name = name_of(generation, now);
+        let name = name_of(self.name, generation, now);
         let path = self.folder.join(&name);
         let mut log = LogWriter::create(self.disk.clone(), path.clone(), generation, CAPACITY)?;
         self.files.insert(generation, (name, 0));
         let synced = self.disk.sync_folder(&self.folder);
         synced.map_err(io_at(&self.folder, "the folder cannot be synced"))?;
-        let index = log.describe(0, b"reads");
+        let index = log.describe(0, self.name.as_bytes());
         let index = index.ok_or_else(|| Error::refused(&path, &"it has no room"))?;
         Ok(Writing { log, generation, began: now, index, sequence: 0 })
     }
@@ -160,7 +163,8 @@ impl ReadLog {
         loop {
             let bytes: u64 = self.files.values().map(|(_, bytes)| bytes).sum();
             let Some((generation, (name, _))) = self.files.iter().next() else { return Ok(()) };
-            let ended = parse(name).map_or(0, |(_, began)| began + MAX_LOG_AGE.as_secs());
+            let ended =
+                parse(self.name, name).map_or(0, |(_, began)| began + MAX_LOG_AGE.as_secs());
             let is_old = i64::try_from(ended).is_ok_and(|ended| ended < oldest);
             if !is_old && bytes.saturating_add(MAX_LOG_BYTES) <= self.limits.max_bytes {
                 return Ok(());
@@ -217,10 +221,10 @@ mod tests {
         Timestamp::from_nanos(seconds * 1_000_000_000)
     }
 
-    fn all(log: &ReadLog) -> Vec<String> {
+    fn all(log: &Journal) -> Vec<String> {
         let mut all = Vec::new();
         for file in log.logs() {
-            let lost = ReadLog::read(&file, &mut |entry| {
+            let lost = Journal::read(&file, &mut |entry| {
                 all.push(String::from_utf8_lossy(entry).into_owned());
             });
             assert_eq!(lost.expect("read"), 0);
@@ -231,28 +235,28 @@ mod tests {
     #[test]
     fn committed_entries_are_read_after_the_process_and_others_are_not() {
         let dir = tempfile::tempdir().expect("a folder");
-        let limits = ReadLogLimits::default();
+        let limits = JournalLimits::default();
         for run in 0..3 {
-            let mut log = ReadLog::open(dir.path(), limits).expect("open");
-            assert!(ReadLog::open(dir.path(), limits).is_err(), "it has one writer");
+            let mut log = Journal::open(dir.path(), "reads", limits).expect("open");
+            assert!(Journal::open(dir.path(), "reads", limits).is_err(), "it has one writer");
             assert!(log.append(format!("{run}").as_bytes(), at(run)).expect("room"));
             log.commit().expect("committed");
             assert!(log.append(b"lost", at(run)).expect("room"));
-            assert!(!log.append(&vec![0; MAX_READ_BYTES + 1], at(run)).expect("a log"));
+            assert!(!log.append(&vec![0; MAX_ENTRY_BYTES + 1], at(run)).expect("a log"));
         }
-        let log = ReadLog::open(dir.path(), limits).expect("open");
+        let log = Journal::open(dir.path(), "reads", limits).expect("open");
         assert_eq!(all(&log), ["0", "1", "2"]);
     }
 
     #[test]
     fn the_oldest_logs_go_by_bytes_and_by_age() {
         let dir = tempfile::tempdir().expect("a folder");
-        let limits = ReadLogLimits {
+        let limits = JournalLimits {
             max_bytes: 3 * MAX_LOG_BYTES,
             max_age: Duration::from_secs(10 * 86_400),
         };
-        let mut log = ReadLog::open(dir.path(), limits).expect("open");
-        let entry = vec![b'x'; MAX_READ_BYTES];
+        let mut log = Journal::open(dir.path(), "reads", limits).expect("open");
+        let entry = vec![b'x'; MAX_ENTRY_BYTES];
         for second in 0..2000 {
             assert!(log.append(&entry, at(second)).expect("room"));
             log.commit().expect("committed");
@@ -260,7 +264,7 @@ mod tests {
                 .expect("a folder")
                 .map(|file| file.expect("a file").metadata().expect("a file").len())
                 .sum();
-            assert!(on_disk <= limits.max_bytes + MAX_READ_BYTES as u64 + 4096, "{on_disk}");
+            assert!(on_disk <= limits.max_bytes + MAX_ENTRY_BYTES as u64 + 4096, "{on_disk}");
         }
         assert!(log.logs().len() >= 2);
         // Entries of a day stay for ten days after its end.

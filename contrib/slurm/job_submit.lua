@@ -1,0 +1,79 @@
+-- Asks a Skopos hub what a job should get, when it is submitted. A plugin of Slurm: copy it beside slurm.conf, and set
+-- `JobSubmitPlugins=lua` there.
+--
+-- A job that requests no memory gets the proposal; a job that requests some keeps it, and its user is told if the proposal is
+-- far below. slurmctld waits while this runs, so the question is bounded by `timeout`, and after a failure no further one is
+-- asked for `pause`. Without an answer every job has what its user requested.
+
+local hub = os.getenv("SKOPOS_HUB") or "http://127.0.0.1:7470"
+-- File with a line `Authorization: Bearer TOKEN`, which is not in the list of processes. Empty for a hub of slurmctld's user.
+local header_file = os.getenv("SKOPOS_HEADER_FILE") or ""
+local timeout = 0.3      -- seconds
+local pause = 60         -- seconds
+local max_risk = "0.05"  -- share of the jobs that may need more
+local headroom = 1.10    -- of the memory beyond the proposal
+
+local asleep_until = 0
+
+-- Returns the word for a shell, or nil if it is not a plain name. Users choose names of jobs, so only these go on.
+local function plain(text)
+  if text and #text <= 128 and text:match("^[%w_][%w_.+-]*$") then
+    return text
+  end
+  return nil
+end
+
+-- Returns the proposed megabytes for a class of a user, or nil.
+local function propose(class, user)
+  if os.time() < asleep_until then
+    return nil
+  end
+  local url = hub .. "/api/v1/estimate?resource=memory&max_risk=" .. max_risk .. "&class=" .. class
+  if user then
+    url = url .. "&user=" .. user
+  end
+  local header = header_file ~= "" and (" --header @" .. header_file) or ""
+  local command = "curl --silent --max-time " .. timeout .. header .. " --write-out '\\n%{http_code}' '" .. url .. "' 2>/dev/null"
+  local pipe = io.popen(command)
+  if not pipe then
+    return nil
+  end
+  local answer = pipe:read("*a") or ""
+  pipe:close()
+  local status = tonumber(answer:match("(%d+)%s*$")) or 0
+  if status ~= 200 and status ~= 404 then
+    asleep_until = os.time() + pause
+    slurm.log_info("skopos: no proposal (status %d), the next question in %d s", status, pause)
+    return nil
+  end
+  local bytes = tonumber(answer:match('"allocation":([%d.e+]+)'))
+  if not bytes or bytes <= 0 then
+    return nil
+  end
+  return math.ceil(bytes * headroom / 1048576)
+end
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  local class = plain(job_desc.name)
+  if not class then
+    return slurm.SUCCESS
+  end
+  local asked, proposal = pcall(propose, class, plain(job_desc.user_name))
+  if not asked or not proposal then
+    return slurm.SUCCESS
+  end
+  local requested = job_desc.pn_min_memory
+  if requested == slurm.NO_VAL64 then
+    job_desc.pn_min_memory = proposal
+    slurm.log_user("skopos: %d MB of memory, by earlier jobs named %s", proposal, class)
+  elseif requested and requested > 2 * proposal and requested < slurm.MEM_PER_CPU then
+    slurm.log_user("skopos: earlier jobs named %s needed %d MB, and this one requests %d", class, proposal, requested)
+  end
+  return slurm.SUCCESS
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

@@ -1,0 +1,220 @@
+//! Sizes for the next task of a class, for schedulers that ask: the estimator of `skopos estimate`, over the tasks and jobs that
+//! the caller may see.
+//!
+//! The records are those of the archive of tasks, if the caller may read it and it has the class. Otherwise they are the jobs of
+//! the application of that name, of which the caller sees its own and those that it may read.
+
+use serde::Serialize;
+use skopos_access::{Action, Caller, may};
+use skopos_model::nearest_name;
+use skopos_model::task::{RESOURCES, Resource};
+use skopos_query::arrow::array::{Array as _, AsArray as _};
+use skopos_query::arrow::compute::cast;
+use skopos_query::arrow::datatypes::{DataType, Float64Type};
+use skopos_query::{BoxError, Error, Limits};
+use skopos_store::archive::{Archive, Conditions, Keeper, Records};
+pub use skopos_store::estimate::Minimize;
+use skopos_store::estimate::{CONFIDENCE, Estimate, Evidence, MAX_RISK, Record, estimate_from};
+use thiserror::Error as ThisError;
+
+use crate::backend::Backend;
+
+/// Longest name of a class or user. Names of programs and jobs are shorter.
+pub const MAX_NAME_BYTES: usize = 256;
+
+/// Most jobs that are records, the latest ones: a job counts half after fifty newer ones, so older ones hardly count.
+const MAX_JOBS: usize = 1000;
+
+/// The resource of which a limit counts more than one value, and the one that is a request in the table of jobs.
+const MEMORY: &str = "resident_bytes_max";
+
+/// A question about the next task.
+#[derive(Clone, Debug)]
+pub struct EstimateQuestion {
+    /// Class of tasks, or application of jobs.
+    pub class: String,
+    /// Only jobs of this user, if it is given. Tasks of the archive name no user, so they are not used then.
+    pub user: Option<String>,
+    /// The resource.
+    pub resource: &'static Resource,
+    /// The goal.
+    pub minimize: Minimize,
+    /// Largest share of the records that may need more than the allocation.
+    pub max_risk: f64,
+}
+
+/// The answer: `Estimate` in `docs/openapi.json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proposal {
+    class: String,
+    resource: &'static str,
+    unit: &'static str,
+    minimize: Minimize,
+    /// The records: `tasks` of the archive, or `jobs`.
+    source: &'static str,
+    #[serde(flatten)]
+    estimate: Estimate,
+    confidence: f64,
+    /// Number of records that are lower bounds.
+    lower_bounds: u64,
+    /// Number of tasks or jobs that did not succeed.
+    unfinished: u64,
+    /// Number of those of which the value is not known.
+    unknown: u64,
+}
+
+/// The reason why there is no proposal.
+#[derive(Debug, ThisError)]
+pub enum EstimateError {
+    /// The name of the resource is not known.
+    #[error("there is no resource `{name}`")]
+    Resource {
+        /// The name.
+        name: String,
+        /// The most similar one.
+        nearest: Option<String>,
+    },
+    /// The caller may see no record.
+    #[error("there is no record of `{resource}` for `{class}` that the caller may see")]
+    NoRecord {
+        /// The resource.
+        resource: &'static str,
+        /// The class.
+        class: String,
+    },
+    /// The statement about jobs failed.
+    #[error(transparent)]
+    Query(#[from] Error),
+    /// The archive cannot be read.
+    #[error("the archive of tasks cannot be read")]
+    Archive(#[source] BoxError),
+}
+
+impl EstimateQuestion {
+    /// Returns the question about the memory of a class, with the risk of the estimator.
+    ///
+    /// # Errors
+    /// The resource is not known.
+    pub fn new(class: String, resource: &str) -> Result<Self, EstimateError> {
+        let is_it =
+            |of: &&Resource| of.name == resource || (!resource.is_empty() && of.alias == resource);
+        let found = RESOURCES.iter().find(is_it).ok_or_else(|| {
+            let names = RESOURCES.iter().flat_map(|of| [of.name, of.alias]);
+            let nearest = nearest_name(resource, names.filter(|name| !name.is_empty()));
+            EstimateError::Resource {
+                name: resource.to_owned(),
+                nearest: nearest.map(str::to_owned),
+            }
+        })?;
+        let minimize = Minimize::Waste;
+        Ok(Self { class, user: None, resource: found, minimize, max_risk: MAX_RISK })
+    }
+
+    /// Answers from what the caller may see.
+    ///
+    /// # Errors
+    /// There is no record, or records cannot be read.
+    pub async fn answer(
+        self,
+        backend: &Backend,
+        caller: &Caller,
+    ) -> Result<Proposal, EstimateError> {
+        let is_allowed = may(caller, Action::ReadJob { owner: None, project: None }).is_ok();
+        let archive = backend.source.archive_file().filter(|_| is_allowed && self.user.is_none());
+        if let Some(archive) = archive.filter(|file| file.exists()) {
+            let (archive, question) = (archive.to_path_buf(), self.clone());
+            let read = move || question.tasks(&archive);
+            let found = backend.engine.reading(caller, read).await?;
+            if let Some(proposal) = self.proposal("tasks", &found.map_err(EstimateError::Archive)?)
+            {
+                return Ok(proposal);
+            }
+        }
+        let found = self.jobs(backend, caller).await?;
+        self.proposal("jobs", &found).ok_or_else(|| EstimateError::NoRecord {
+            resource: self.resource.name,
+            class: self.class.clone(),
+        })
+    }
+
+    fn proposal(&self, source: &'static str, found: &Records) -> Option<Proposal> {
+        let estimate = estimate_from(&found.evidence, self.minimize, self.max_risk)?;
+        Some(Proposal {
+            class: self.class.clone(),
+            resource: self.resource.name,
+            unit: self.resource.unit,
+            minimize: self.minimize,
+            source,
+            estimate,
+            confidence: CONFIDENCE,
+            lower_bounds: found.lower_bounds,
+            unfinished: found.unfinished,
+            unknown: found.unknown,
+        })
+    }
+
+    fn tasks(&self, archive: &std::path::Path) -> Result<Records, BoxError> {
+        let archive = Archive::read(archive)?;
+        Ok(match self.resource.name {
+            // Schedulers that limit memory do it by control groups.
+            MEMORY => {
+                archive.memory_records(&self.class, Keeper::Kernel, &Conditions::default())?
+            }
+            _ => archive.records(&self.class, self.resource, &Conditions::default())?,
+        })
+    }
+
+    /// Reads the latest jobs, by a statement of the caller.
+    async fn jobs(&self, backend: &Backend, caller: &Caller) -> Result<Records, Error> {
+        let quoted = |text: &str| text.replace('\'', "''");
+        let user = self.user.as_ref().map(|user| format!(" AND \"user\" = '{}'", quoted(user)));
+        let sql = format!(
+            "SELECT {} AS amount, wall_seconds AS held, CASE state WHEN 'completed' THEN 0.0 \
+             WHEN 'out_of_memory' THEN 1.0 ELSE 2.0 END AS ended, requested_bytes AS requested FROM jobs WHERE application = '{}'{} AND ended_at IS NOT NULL \
+             ORDER BY started_at DESC LIMIT {MAX_JOBS}",
+            self.resource.name,
+            quoted(&self.class),
+            user.unwrap_or_default(),
+        );
+        let limits = Limits { rows: MAX_JOBS, threads: 1, ..Limits::default() };
+        let answer = backend.engine.query(caller, &sql, &limits).await?;
+        let mut found = Records::default();
+        for batch in &answer.batches {
+            let number = |at: usize| cast(batch.column(at), &DataType::Float64);
+            let columns = [0, 1, 2, 3].map(number).into_iter().collect::<Result<Vec<_>, _>>();
+            let columns = columns.map_err(|e| Error::Query { message: e.to_string() })?;
+            for row in 0..batch.num_rows() {
+                let cell = |at: usize| {
+                    let numbers = columns[at].as_primitive::<Float64Type>();
+                    numbers.is_valid(row).then(|| numbers.value(row))
+                };
+                self.add_job([cell(0), cell(1), cell(2), cell(3)], &mut found);
+            }
+        }
+        // The oldest first.
+        found.records.reverse();
+        found.evidence.reverse();
+        Ok(found)
+    }
+
+    /// Adds a job: its value, its wall time, 0 if it completed and 1 if it ran out of memory, and its requested memory.
+    fn add_job(&self, [value, wall, ended, requested]: [Option<f64>; 4], found: &mut Records) {
+        // A time is not held for a time.
+        let seconds = if self.resource.unit == "seconds" { Some(1.0) } else { wall };
+        let is_complete = ended == Some(0.0);
+        let is_censored = ended == Some(1.0) && self.resource.name == MEMORY;
+        found.unfinished += u64::from(!is_complete);
+        let value = if is_censored { requested.or(value) } else { value };
+        match (value, seconds) {
+            (Some(value), Some(seconds)) if is_complete || is_censored => {
+                let record = Record { value, seconds };
+                found.evidence.push(Evidence { record, is_censored });
+                if is_complete {
+                    found.records.push(record);
+                }
+            }
+            (_, _) if is_complete => found.unknown += 1,
+            _ => {}
+        }
+    }
+}

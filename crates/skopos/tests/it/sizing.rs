@@ -1,0 +1,213 @@
+//! Sizes for schedulers: the hub's answer by HTTP, and the hooks in `contrib` that ask for it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value as Json;
+
+use crate::archive::report;
+use crate::client::Up;
+
+/// Starts a hub with thirty tasks of the class `align`, of 100 to 129 MiB.
+fn start() -> Up {
+    let up = Up::start();
+    let file = up.agent.path().join("reports.jsonl");
+    let line = |n: u64| report("align", "n01", n, (100 + n) << 20).to_string() + "\n";
+    std::fs::write(&file, (0..30).map(line).collect::<String>()).expect("written");
+    let imported = up.agent.run(&["archive", "import", file.to_str().expect("UTF-8")]);
+    assert_eq!(imported.code, 0, "{imported:?}");
+    up
+}
+
+fn estimate(up: &Up) -> Json {
+    let got = up.get("/api/v1/estimate?class=align&resource=memory&max_risk=0.1");
+    assert_eq!(got.status, 200, "{}", got.text());
+    got.json()
+}
+
+#[test]
+fn a_scheduler_gets_what_the_verb_says() {
+    let up = start();
+    let answer = estimate(&up);
+    let verb = up.agent.run(&["estimate", "align", "--max-risk", "0.1", "--json"]).json();
+    for name in
+        ["class", "resource", "unit", "allocation", "maximum", "risk", "risk_bound", "count"]
+    {
+        assert_eq!(answer[name], verb[name], "{name}");
+    }
+    assert_eq!(answer["source"], "tasks");
+    // Tasks name no user, so they are not the records of one.
+    let got = up.get("/api/v1/estimate?class=align&user=ann");
+    assert_eq!(got.status, 404, "{}", got.text());
+    let got = up.get("/api/v1/estimate?class=align'%20OR%20'1'='1");
+    assert_eq!(got.status, 404, "{}", got.text());
+}
+
+fn contrib(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib").join(name)
+}
+
+/// Returns the first of these programs that is installed.
+fn installed(programs: &[&'static str], version: &str) -> Option<&'static str> {
+    let runs = |program: &&&str| {
+        let mut command = Command::new(program);
+        let command = command.arg(version).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    programs.iter().find(runs).copied()
+}
+
+/// Loads the plugin as slurmctld does, submits jobs, and prints what became of each.
+const SLURM: &str = r#"
+-- Slurm gives its numbers as doubles.
+slurm = { SUCCESS = 0, NO_VAL64 = 2.0^64 - 2, MEM_PER_CPU = 2.0^63 }
+local told = ""
+function slurm.log_user(form, ...) told = string.format(form, ...) end
+function slurm.log_info(form, ...) io.stderr:write(string.format(form, ...), "\n") end
+assert(loadfile(arg[1]))()
+for _, job in ipairs({
+  { name = "align", pn_min_memory = slurm.NO_VAL64 },
+  { name = "align", pn_min_memory = 1000 },
+  { name = "align", pn_min_memory = 150 },
+  { name = "other", pn_min_memory = slurm.NO_VAL64 },
+  { name = "align'; touch " .. arg[2] .. "; '", pn_min_memory = slurm.NO_VAL64 },
+  { name = "$(touch " .. arg[2] .. ")", pn_min_memory = slurm.NO_VAL64 },
+  { name = "align", pn_min_memory = slurm.MEM_PER_CPU + 4096 },
+  { pn_min_memory = slurm.NO_VAL64 },
+}) do
+  told = ""
+  assert(slurm_job_submit(job, nil, 1000) == slurm.SUCCESS)
+  local memory = job.pn_min_memory == slurm.NO_VAL64 and "none" or string.format("%.0f", job.pn_min_memory)
+  print(memory .. "|" .. (told ~= "" and "told" or ""))
+end
+"#;
+
+#[test]
+fn a_job_of_slurm_gets_a_size_and_without_a_hub_what_its_user_requested() {
+    let Some(lua) = installed(&["lua5.4", "lua5.3", "lua5.1", "lua"], "-v") else {
+        println!("skipped: no lua; `apt-get install lua5.4` gets it");
+        return;
+    };
+    if installed(&["curl"], "--version").is_none() {
+        println!("skipped: no curl, with which the plugin asks");
+        return;
+    }
+    let up = start();
+    let script = up.agent.path().join("submit.lua");
+    std::fs::write(&script, SLURM).expect("written");
+    let trap = up.agent.path().join("trap");
+    let submit = |hub: &str| {
+        let mut command = Command::new(lua);
+        command.arg(&script).arg(contrib("slurm/job_submit.lua")).arg(&trap);
+        let ran =
+            command.env("SKOPOS_HUB", hub).env_remove("SKOPOS_HEADER_FILE").output().expect("lua");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let text = String::from_utf8(ran.stdout).expect("UTF-8");
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // At most a twentieth of the records need more.
+    let got = up.get("/api/v1/estimate?class=align&resource=memory&max_risk=0.05").json();
+    let bytes = got["allocation"].as_f64().expect("a number");
+    let size = (bytes * 1.1 / 1_048_576.0).ceil();
+    let sized = format!("{size}|told");
+    let lines = submit(&format!("http://{}", up.at));
+    let by_cpu = "9223372036854779904|";
+    assert_eq!(lines, [&*sized, "1000|told", "150|", "none|", "none|", "none|", by_cpu, "none|"]);
+    assert!(!trap.exists(), "a name of a job is not a command");
+    let lines = submit("http://127.0.0.1:1");
+    assert_eq!(lines, ["none|", "1000|", "150|", "none|", "none|", "none|", by_cpu, "none|"]);
+}
+
+/// Prints the memory of a rule for its first three attempts.
+const PYTHON: &str = "import sys; sys.path.insert(0, sys.argv[1]); sys.dont_write_bytecode = True\n\
+    from skopos_resources import memory_mb\n\
+    chosen = memory_mb('align', otherwise=4000, max_risk=0.1)\n\
+    print(*[chosen(None, attempt=n) for n in (1, 2, 3)])";
+
+#[test]
+fn a_rule_of_snakemake_gets_a_size_for_each_attempt() {
+    let up = start();
+    let ask = |hub: &str| {
+        let mut command = Command::new("python3");
+        command.args(["-B", "-c", PYTHON]).arg(contrib("snakemake"));
+        let ran = command.env("SKOPOS_HUB", hub).env_remove("SKOPOS_TOKEN_FILE").output();
+        let ran = ran.expect("python3");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).expect("UTF-8").trim().to_owned()
+    };
+    let answer = estimate(&up);
+    let size = |name: &str, times: f64| {
+        (answer[name].as_f64().expect("a number") * times * 1.1 / 1_048_576.0).ceil()
+    };
+    let expected =
+        format!("{} {} {}", size("allocation", 1.0), size("maximum", 1.0), size("maximum", 2.0));
+    assert_eq!(ask(&format!("http://{}", up.at)), expected);
+    assert_eq!(ask("http://127.0.0.1:1"), "4000 8000 16000");
+}
+
+const SNAKEFILE: &str = r#"
+import sys
+sys.path.insert(0, config["hooks"])
+from skopos_resources import memory_mb
+
+rule align:
+    output: "out"
+    resources:
+        mem_mb=memory_mb("align", otherwise=4000, max_risk=0.1)
+    shell: "echo {resources.mem_mb} > {output}"
+"#;
+
+#[test]
+fn snakemake_itself_runs_a_rule_with_the_size() {
+    let program = std::env::var("SKOPOS_TEST_SNAKEMAKE").unwrap_or_else(|_| "snakemake".to_owned());
+    let mut command = Command::new(&program);
+    let found = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        println!(
+            "skipped: no snakemake; `pip install snakemake` gets it, SKOPOS_TEST_SNAKEMAKE names it"
+        );
+        return;
+    }
+    let up = start();
+    let folder = up.agent.path().join("workflow");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("Snakefile"), SNAKEFILE).expect("written");
+    let mut command = Command::new(&program);
+    command
+        .args(["--cores", "1", "--config"])
+        .arg(format!("hooks={}", contrib("snakemake").display()));
+    command.current_dir(&folder).env("SKOPOS_HUB", format!("http://{}", up.at));
+    command.env("HOME", &folder).env("PYTHONDONTWRITEBYTECODE", "1");
+    let ran = command.env_remove("SKOPOS_TOKEN_FILE").output().expect("it starts");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let size = (estimate(&up)["allocation"].as_f64().expect("a number") * 1.1 / 1_048_576.0).ceil();
+    let text = std::fs::read_to_string(folder.join("out")).expect("written");
+    assert_eq!(text.trim(), format!("{size}"));
+}
+
+#[test]
+fn nextflow_itself_runs_a_process_with_the_size() {
+    if installed(&["nextflow"], "-version").is_none() {
+        println!("skipped: no nextflow; its hook in contrib/nextflow is not tried here");
+        return;
+    }
+    let up = start();
+    let folder = up.agent.path().join("workflow");
+    std::fs::create_dir(&folder).expect("a folder");
+    let script = "process align {\n output: stdout\n script: \"echo ${task.memory.toBytes()}\"\n}\n\
+                  workflow { align() | view }\n";
+    std::fs::write(folder.join("main.nf"), script).expect("written");
+    let config = format!(
+        "includeConfig '{}'\nparams.skopos_hub = 'http://{}'\nparams.skopos_max_risk = 0.1\n",
+        contrib("nextflow/skopos.config").display(),
+        up.at
+    );
+    std::fs::write(folder.join("nextflow.config"), config).expect("written");
+    let mut command = Command::new("nextflow");
+    let ran = command.args(["-q", "run", "main.nf"]).current_dir(&folder).output();
+    let ran = ran.expect("it starts");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+    let bytes = estimate(&up)["allocation"].as_f64().expect("a number") * 1.1;
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(text.contains(&format!("{}", bytes as u64)), "{text}");
+}

@@ -1,0 +1,27 @@
+//! Rules: a condition selects subjects, and this module decides when an action is due for each of them.
+//!
+//! A caller evaluates the condition and hands the rows to [`Tracker::step`], each row a subject. The tracker returns the
+//! [`Event`]s of this step, and says of each whether its action is due.
+//!
+//! ```text
+//! quiet ──row──▶ pending ──rows for `hold`──▶ firing ──no row for `keep`──▶ quiet
+//!                   └────no row────▶ quiet
+//! ```
+//!
+//! # Invariants
+//! - There is no clock, file or thread: times come in, and a time that is before the last one counts as the last one.
+//! - An evaluation that failed changes no subject: what is not known neither fires nor resolves.
+//! - In each period at most [`Terms::most`] actions are due for subjects that fire, flap or still fire. Each of them
+//!   adds at most one for its end, and one when a subject that flapped is steady. An action that the limit held back comes later if the subject still fires.
+//! - Each event whose action is not due has the reason.
+//!
+//! Read in this order: [`Terms`], [`Event`], `subject`, [`Tracker`].
+
+mod terms;
+mod event;
+mod subject;
+mod tracker;
+
+pub use event::{Due, Event, Kind, Row};
+pub use terms::{MAX_DURATION, MAX_MOST, Terms};
+pub use tracker::{FLAP_CHANGES, FLAP_WINDOW, MAX_QUIET, MAX_SUBJECTS, Tracker};
