@@ -1,15 +1,18 @@
-//! Decisions: the ranking of nodes for programs that choose among them.
+//! Decisions: the ranking of nodes for programs that choose among them, and the placement of files on storage tiers.
 //!
 //! # Invariants
-//! - `rank` is pure: it has no clock, no files and no threads.
+//! - `rank`, `simulate` and `place` are pure: they have no clock, no files and no threads. `tiers` has all three.
 //! - Everything is bounded by the constants that the modules export.
 //!
-//! Read in this order: [`rank`], then [`simulate`], which compares ways to choose among replicas.
+//! Read in this order: [`rank`], then [`simulate`], which compares ways to choose among replicas; [`place`], then
+//! [`tiers`], which moves files as `place` decides.
 
 #![forbid(unsafe_code)]
 
 mod error;
 pub mod rank;
 pub mod simulate;
+pub mod place;
+pub mod tiers;
 
 pub use error::Error;

@@ -9,3 +9,8 @@ mod learning;
 mod utility;
 mod choice;
 mod replay;
+mod place;
+mod place_policies;
+mod tiers;
+mod tiers_faults;
+mod tiers_crash;
