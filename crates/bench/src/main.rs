@@ -38,6 +38,7 @@ mod store;
 mod rpc;
 mod int;
 mod anomaly;
+mod tiers;
 mod fill_history;
 
 use std::io::IsTerminal as _;
@@ -155,6 +156,8 @@ enum Name {
     Int,
     /// Anomaly reports under mixed load with injected faults: recall, false reports, delay, bytes
     Anomaly,
+    /// Placement, prefetching and replication on storage tiers, beside round robin: time, stalls, cost of asking
+    Tiers,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -179,6 +182,7 @@ impl Name {
             Self::Rpc => "rpc",
             Self::Int => "int",
             Self::Anomaly => "anomaly",
+            Self::Tiers => "tiers",
             Self::Worker => "worker",
         }
     }
@@ -200,6 +204,7 @@ impl Name {
             | Self::Rpc
             | Self::Int
             | Self::Anomaly
+            | Self::Tiers
             | Self::Worker => None,
         }
     }
@@ -226,6 +231,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Rpc => rpc::run(&plan)?,
         Name::Int => int::run(&plan)?,
         Name::Anomaly => anomaly::run(&plan)?,
+        Name::Tiers => tiers::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());

@@ -1,3 +1,6 @@
+use std::io;
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 use crate::rank::{MAX_CANDIDATES, MAX_METRICS};
@@ -89,6 +92,77 @@ pub enum Error {
     /// A recording is of a version that this program does not know.
     #[error("the recording has version {0}; this program reads version {known}", known = crate::rank::RECORDING_VERSION)]
     RecordingVersion(u32, u32),
+    /// The tiers of a hierarchy are not valid.
+    #[error("{0}")]
+    Tiers(String),
+    /// A name cannot be that of a file.
+    #[error("`{name}` is not a name of a file: {fault}")]
+    FileName {
+        /// The name.
+        name: String,
+        /// The fault.
+        fault: &'static str,
+    },
+    /// There is no file of this name.
+    #[error("there is no file `{0}`")]
+    NoSuchFile(String),
+    /// There is a file of this name.
+    #[error("the file `{0}` exists")]
+    FileExists(String),
+    /// A file was moved again and again before it could be opened.
+    #[error("the file `{0}` was moved each time before it could be opened")]
+    Unreadable(String),
+    /// A file is larger than every tier.
+    #[error("the file `{name}` has {bytes} bytes; the largest tier holds {largest}")]
+    TooLarge {
+        /// Its name.
+        name: String,
+        /// Its size.
+        bytes: u64,
+        /// Capacity of the largest tier.
+        largest: u64,
+    },
+    /// No tier can take a file now.
+    #[error("no tier can take the file `{name}` of {bytes} bytes")]
+    NoRoom {
+        /// Its name.
+        name: String,
+        /// Its size.
+        bytes: u64,
+        /// The last failure of a tier, if one failed.
+        source: Option<io::Error>,
+    },
+    /// There are not enough tiers for the replicas of a file.
+    #[error("{copies} replicas are not possible on {tiers} tiers")]
+    Copies {
+        /// Number of replicas.
+        copies: usize,
+        /// Number of tiers.
+        tiers: usize,
+    },
+    /// A tier failed.
+    #[error("the tier `{tier}` cannot {doing} in {path}")]
+    TierFailed {
+        /// Its name.
+        tier: String,
+        /// Its folder.
+        path: PathBuf,
+        /// The work that failed, as a verb and its object.
+        doing: &'static str,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Another process uses a tier.
+    #[error("another process has the tier `{tier}` in {path}")]
+    TierInUse {
+        /// Its name.
+        tier: String,
+        /// Its folder.
+        path: PathBuf,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
 }
 
 impl Error {
@@ -108,7 +182,24 @@ impl Error {
             Self::UnknownCandidate(_) => "report outcomes under the name that was ranked",
             Self::Cost { .. } => "report the latency in seconds, or a failure",
             Self::RecordingVersion(..) => "read it with the version of Skopos that recorded it",
-            Self::Inputs { .. } | Self::Recording { .. } => return None,
+            Self::FileName { .. } => {
+                "name it by parts of up to 80 bytes in all, with `/` between them and without `..`"
+            }
+            Self::NoSuchFile(_) => "list the files of the engine",
+            Self::FileExists(_) => "remove it first, or choose another name",
+            Self::TooLarge { .. } => "write it in parts, or give a tier more capacity",
+            Self::NoRoom { .. } => "remove files, or give the last tier more capacity",
+            Self::Copies { .. } => {
+                "each replica takes a tier in a domain of its own: add a tier, or write fewer"
+            }
+            Self::TierFailed { .. } => {
+                "see whether its file system is mounted, writable and healthy; its files are found again when it is back"
+            }
+            Self::TierInUse { .. } => "end that process, or use another folder",
+            Self::Unreadable(_) => "read it again, and give the tiers more capacity",
+            Self::Inputs { .. } | Self::Recording { .. } | Self::Tiers(_) | Self::Thread(_) => {
+                return None;
+            }
         })
     }
 }

@@ -10,6 +10,7 @@ const PURE_CRATES: &[&str] = &[
     "crates/eval/src/",
     "crates/score/src/",
     "crates/steer/src/rank/",
+    "crates/steer/src/place/",
     "crates/steer/src/simulate/",
 ];
 

@@ -10,3 +10,8 @@ mod utility;
 mod choice;
 mod replay;
 mod rule;
+mod place;
+mod place_policies;
+mod tiers;
+mod tiers_faults;
+mod tiers_crash;

@@ -1,0 +1,209 @@
+//! The engine: files on tiers.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use skopos_model::unpoisoned;
+
+use crate::Error;
+use crate::place::{Policy, Tier};
+use crate::tiers::folder::{Folder, Kind};
+use crate::tiers::name::FileName;
+use crate::tiers::settings::{Settings, TierSpec};
+use crate::tiers::state::{Entry, State, Work};
+use crate::tiers::stats::Stats;
+use crate::tiers::view::View;
+
+pub(super) type Guard<'a> = MutexGuard<'a, State>;
+
+/// A hierarchy of tiers. All methods can be called by many threads at once; transfers run side by side.
+pub struct Engine {
+    pub(super) tiers: Vec<TierSpec>,
+    pub(super) folders: Vec<Folder>,
+    /// Sets of tiers in different domains, by their number of tiers.
+    pub(super) sets: Vec<Vec<Vec<usize>>>,
+    view: Box<dyn View>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("tiers", &self.tiers).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Opens the tiers, and finds the files that an earlier engine left there.
+    ///
+    /// # Errors
+    /// There is no tier, too many, or two with one name or folder; a folder cannot be made or read; another process has a
+    /// folder.
+    pub fn open(
+        settings: Settings,
+        policy: Box<dyn Policy>,
+        view: Box<dyn View>,
+    ) -> Result<Self, Error> {
+        settings.check()?;
+        let sets = settings.sets();
+        let capacities: Vec<u64> = settings.tiers.iter().map(|t| t.capacity_bytes).collect();
+        let mut state = State::new(policy, &capacities);
+        let mut folders = Vec::with_capacity(settings.tiers.len());
+        for (at, spec) in settings.tiers.iter().enumerate() {
+            let (folder, found) = Folder::open(spec)?;
+            state.stats.removed_at_start += found.removed;
+            state.stats.foreign += found.foreign;
+            for (name, bytes) in found.homes {
+                state.adopt(at, name, bytes);
+            }
+            folders.push(folder);
+        }
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Ok(Self { tiers: settings.tiers, folders, sets, view, state, changed })
+    }
+
+    /// Removes a file from all tiers, durably.
+    ///
+    /// # Errors
+    /// There is no such file; a tier fails, which then still has its copy.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        let mut state = self.lock();
+        let (file, copies, bytes) = loop {
+            let entry = entry_of(&mut state, name)?;
+            if entry.work == Work::None {
+                entry.work = Work::Removing;
+                break (entry.file.clone(), entry.copies.clone(), entry.bytes);
+            }
+            state = self.wait(state);
+        };
+        for held in &copies {
+            state.take_copy(name, held.tier, held.kind);
+        }
+        drop(state);
+        let mut failed = None;
+        for held in &copies {
+            let folder = &self.folders[held.tier];
+            let removed = folder.remove(held.kind, &file).and_then(|()| folder.sync());
+            let mut state = self.lock();
+            match removed {
+                Ok(()) => state.removed(held.tier, bytes),
+                Err(e) => {
+                    state.failed(held.tier, &e);
+                    state.add_copy(name, held.tier, held.kind);
+                    failed = Some(self.tier_failed(held.tier, "remove a file", e));
+                }
+            }
+        }
+        let mut state = self.lock();
+        match &failed {
+            None => drop(state.files.remove(name)),
+            Some(_) => state.set_work(name, Work::None),
+        }
+        self.done(state);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Returns the names of the tiers that have a copy of a file, the fastest first; empty if there is no such file.
+    pub fn holders(&self, name: &str) -> Vec<&str> {
+        let state = self.lock();
+        let copies = state.files.get(name).map(|entry| &entry.copies[..]).unwrap_or_default();
+        copies.iter().map(|held| &*self.tiers[held.tier].name).collect()
+    }
+
+    /// Returns the names of all files, in no order.
+    pub fn files(&self) -> Vec<String> {
+        let state = self.lock();
+        let there = state.files.iter().filter(|(_, entry)| !entry.copies.is_empty());
+        there.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the bytes that are used or reserved on each tier.
+    pub fn used_bytes(&self) -> Vec<u64> {
+        self.lock().tiers.iter().map(|tier| tier.used_bytes).collect()
+    }
+
+    /// Returns the counts since the start.
+    pub fn stats(&self) -> Stats {
+        self.lock().stats
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_> {
+        unpoisoned(self.state.lock())
+    }
+
+    /// Waits for a change.
+    pub(super) fn wait<'a>(&'a self, state: Guard<'a>) -> Guard<'a> {
+        unpoisoned(self.changed.wait(state))
+    }
+
+    /// Wakes threads that wait for a change.
+    pub(super) fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Ends a change.
+    pub(super) fn done(&self, state: Guard<'_>) {
+        drop(state);
+        self.notify();
+    }
+
+    /// Returns a number that is another one after each change.
+    pub(super) fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+
+    /// Waits until the epoch is another one, at most for `timeout`.
+    pub(super) fn wait_for_change(&self, epoch: u64, timeout: Duration) {
+        let (state, until) = (self.lock(), Instant::now() + timeout);
+        let same = |state: &mut State| state.epoch == epoch && Instant::now() < until;
+        drop(unpoisoned(self.changed.wait_timeout_while(state, timeout, same)));
+    }
+
+    /// Asks the policy.
+    pub(super) fn decide<T>(
+        &self,
+        state: &mut State,
+        excluded: u32,
+        ask: impl FnOnce(&mut dyn Policy, &[Tier]) -> T,
+    ) -> T {
+        state.decide(|telemetry| self.view.look(telemetry), excluded, ask)
+    }
+
+    pub(super) fn tier_failed(
+        &self,
+        at: usize,
+        doing: &'static str,
+        source: std::io::Error,
+    ) -> Error {
+        let (tier, path) = (self.tiers[at].name.clone(), self.folders[at].root().to_owned());
+        Error::TierFailed { tier, path, doing, source }
+    }
+}
+
+impl State {
+    /// Adds a file that was found on a tier at the start. A copy of another length than that of a faster tier is not one.
+    fn adopt(&mut self, at: usize, name: FileName, bytes: u64) {
+        let file = Arc::new(name);
+        let fresh = || Entry::new(file.clone(), bytes, Work::None);
+        let entry = self.files.entry(file.name.clone()).or_insert_with(fresh);
+        if entry.bytes != bytes {
+            self.stats.foreign += 1;
+            return;
+        }
+        self.tiers[at].used_bytes += bytes;
+        self.add_copy(&file.name, at, Kind::Home);
+    }
+
+    pub(super) fn set_work(&mut self, name: &str, work: Work) {
+        if let Some(entry) = self.files.get_mut(name) {
+            entry.work = work;
+        }
+        self.epoch += 1;
+    }
+}
+
+/// Returns the entry of a file that has a copy.
+pub(super) fn entry_of<'a>(state: &'a mut Guard<'_>, name: &str) -> Result<&'a mut Entry, Error> {
+    let entry = state.files.get_mut(name).filter(|entry| !entry.copies.is_empty());
+    entry.ok_or_else(|| Error::NoSuchFile(name.chars().take(super::MAX_NAME_BYTES).collect()))
+}

@@ -1,0 +1,44 @@
+//! A hierarchy of storage tiers: real files in folders, moved by the policies of [`crate::place`].
+//!
+//! Read in this order: [`Settings`], [`View`], [`Engine`], `folder` (a tier on disk), `state` (the counts behind
+//! the engine), `room` (flushes and evictions), `write`, `read` and [`Prefetcher`].
+//!
+//! # Layout
+//! A folder of a tier has `home`, the files whose copies count; `cache`, copies that were brought up, which a start
+//! removes; `part`, files that are being written, which a start removes too; and `lock`, which one process holds. The name of
+//! a file on disk is its name with `%2F` for `/`, and so on for all bytes but letters, digits, `_`, `-` and inner dots.
+//!
+//! # Invariants
+//! - A write is acknowledged after the file was synced, renamed into `home`, and the folder synced: it survives a crash of
+//!   the program, and a crash of the machine if the tier does.
+//! - A file leaves a tier only after its copy below is as durable. A crash in between leaves two copies, and both count.
+//! - A failed tier costs no acknowledged file: other tiers take new files, and files of the failed tier are found again when
+//!   it is back.
+//! - Memory is a tier: files are not kept in the page cache.
+//! - Waiting, failing and evicting are counted in [`Stats`].
+
+/// Compiles and runs the example of the page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/howto/place-files-on-tiers.md")]
+struct Page;
+
+mod settings;
+mod stats;
+mod name;
+mod view;
+mod folder;
+mod state;
+mod engine;
+mod room;
+mod write;
+mod read;
+mod prefetch;
+
+pub use engine::Engine;
+pub use name::MAX_NAME_BYTES;
+pub use prefetch::{MAX_HINTS, MAX_WORKERS, Prefetcher};
+pub use read::Prefetched;
+pub use settings::{Settings, TierSpec};
+pub use state::AWAITED_READS;
+pub use stats::Stats;
+pub use view::{Declared, View};

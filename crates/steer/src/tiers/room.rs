@@ -1,0 +1,172 @@
+//! Room for new files: cached copies are evicted, then files are moved down.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::place::{Moved, Policy, Tier};
+use crate::tiers::engine::{Engine, Guard};
+use crate::tiers::folder::{Kind, Side};
+use crate::tiers::name::FileName;
+use crate::tiers::state::Work;
+
+/// Most changes for which a thread waits while a tier has no file to move; then the tier counts as full. Each change is the
+/// end of a transfer or of a write, so this is the work of seconds.
+const MAX_WAITS: usize = 1000;
+
+/// The end of a flush.
+enum Flushed {
+    Moved,
+    /// A tier failed in it; another tier may be better.
+    Failed,
+    /// No tier below has room.
+    Impossible,
+}
+
+impl Engine {
+    /// Reserves `bytes` on a tier, after making room there if necessary. Returns false if that is not possible. The time
+    /// counts as a stall if files had to be moved or awaited.
+    pub(super) fn make_room(&self, at: usize, bytes: u64) -> bool {
+        let mut state = self.lock();
+        let (mut stalled_since, mut failures, mut waits) = (None, 0, 0);
+        let is_made = loop {
+            if state.tiers[at].room_bytes(Instant::now()) >= bytes {
+                state.tiers[at].used_bytes += bytes;
+                break true;
+            }
+            if bytes > state.tiers[at].capacity_bytes || failures > self.tiers.len() {
+                break false;
+            }
+            if let Some(file) = state.evicted(at, true) {
+                state = self.evict(state, at, &file);
+                continue;
+            }
+            stalled_since.get_or_insert_with(Instant::now);
+            if let Some(file) = state.flushed(at) {
+                let (next, flushed) = self.flush(state, at, &file);
+                state = next;
+                match flushed {
+                    Flushed::Moved => {}
+                    Flushed::Failed => failures += 1,
+                    Flushed::Impossible => break false,
+                }
+                continue;
+            }
+            // Files are in work, or room is reserved: by a thread that goes on, or by threads that wait for each other.
+            let others_go_on = state.active > state.waiting + 1;
+            if waits == MAX_WAITS || (state.tiers[at].pending == 0 && !others_go_on) {
+                break false;
+            }
+            waits += 1;
+            state.waiting += 1;
+            state = self.wait(state);
+            state.waiting -= 1;
+        };
+        if let Some(since) = stalled_since {
+            state.stats.stalls += 1;
+            state.stats.stalled += since.elapsed();
+        }
+        is_made
+    }
+
+    /// Removes a cached copy, whose file is idle.
+    pub(super) fn evict<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        at: usize,
+        file: &FileName,
+    ) -> Guard<'a> {
+        let Some(entry) = state.files.get_mut(&file.name) else { return state };
+        entry.work = Work::Removing;
+        entry.was_evicted |= entry.is_awaited;
+        let (bytes, is_awaited) = (entry.bytes, entry.is_awaited);
+        state.take_copy(&file.name, at, Kind::Cache);
+        state.stats.evictions += 1;
+        state.stats.unread_evictions += u64::from(is_awaited);
+        state.tiers[at].pending += 1;
+        drop(state);
+        let removed = self.folders[at].remove(Kind::Cache, file);
+        let mut state = self.lock();
+        state.tiers[at].pending -= 1;
+        match removed {
+            Ok(()) => state.removed(at, bytes),
+            // The bytes stay counted: they are still there, until the next start.
+            Err(e) => state.failed(at, &e),
+        }
+        state.set_work(&file.name, Work::None);
+        self.notify();
+        state
+    }
+
+    /// Moves an idle file from a tier to one below.
+    fn flush<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        at: usize,
+        file: &Arc<FileName>,
+    ) -> (Guard<'a>, Flushed) {
+        let Some(entry) = state.files.get(&file.name) else { return (state, Flushed::Moved) };
+        let (bytes, holders) = (entry.bytes, entry.holders());
+        let below = |policy: &mut dyn Policy, tiers: &[Tier]| policy.flush(bytes, at, tiers);
+        let chosen = self.decide(&mut state, holders, below);
+        let fits = |to: &usize| {
+            let is_below = *to > at && *to < self.tiers.len() && holders & (1 << *to) == 0;
+            is_below && state.tiers[*to].room_bytes(Instant::now()) >= bytes
+        };
+        let Some(to) = chosen.filter(fits) else { return (state, Flushed::Impossible) };
+        state.tiers[to].used_bytes += bytes;
+        state.set_work(&file.name, Work::Moving);
+        let (mut state, moved) = self.copy(state, (at, Kind::Home), (to, Kind::Home), file, bytes);
+        if moved.is_err() {
+            state.set_work(&file.name, Work::None);
+            self.notify();
+            return (state, Flushed::Failed);
+        }
+        state.stats.flushes += 1;
+        state.stats.flushed_bytes += bytes;
+        state.take_copy(&file.name, at, Kind::Home);
+        state.tiers[at].pending += 1;
+        drop(state);
+        // A removal that a crash undoes leaves a second copy, so it needs no sync.
+        let removed = self.folders[at].remove(Kind::Home, file);
+        let mut state = self.lock();
+        state.tiers[at].pending -= 1;
+        match removed {
+            Ok(()) => state.removed(at, bytes),
+            // The bytes stay counted: they are still there.
+            Err(e) => state.failed(at, &e),
+        }
+        state.set_work(&file.name, Work::None);
+        self.notify();
+        (state, Flushed::Moved)
+    }
+
+    /// Copies a file between two tiers; its bytes are reserved on the second one, and given back on failure.
+    pub(super) fn copy<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        from: (usize, Kind),
+        to: (usize, Kind),
+        file: &Arc<FileName>,
+        bytes: u64,
+    ) -> (Guard<'a>, Result<(), Side>) {
+        state.begin(from.0, Moved::Read, bytes);
+        state.begin(to.0, Moved::Written, bytes);
+        drop(state);
+        let source = (&self.folders[from.0], from.1);
+        let copied = self.folders[to.0].copy(to.1, file, source, bytes);
+        let mut state = self.lock();
+        state.end(from.0, Moved::Read, bytes, copied.is_err());
+        state.end(to.0, Moved::Written, bytes, copied.is_err());
+        match &copied {
+            Ok(()) => state.add_copy(&file.name, to.0, to.1),
+            Err(side) => {
+                state.release(to.0, bytes);
+                match side {
+                    Side::Source(e) => state.failed(from.0, e),
+                    Side::Target(e) => state.failed(to.0, e),
+                }
+            }
+        }
+        (state, copied)
+    }
+}
