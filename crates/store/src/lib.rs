@@ -23,5 +23,7 @@ mod log;
 mod sealed;
 pub mod history;
 pub mod jobs;
+#[cfg(test)]
+mod rounds;
 
 pub use log::{Disk, DiskFile, Listed, Lock, OsDisk};
