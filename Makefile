@@ -40,7 +40,7 @@ loom: ## try every interleaving of the lock-free protocols
 miri: ## look for undefined behaviour in shared memory
 	@exec scripts/test miri
 
-soak: ## lose power 100,000 times, flip 10,000 bits, kill a hub 1,000 times, and run shared memory as aarch64
+soak: ## lose power, flip bits and kill a hub for an hour (SOAK_SECONDS), and run shared memory as aarch64
 	@exec scripts/test soak weak
 
 abuse: ## attack a hub in 39 ways, and write docs/results/abuse.md

@@ -25,5 +25,7 @@ mod sealed;
 pub mod journal;
 pub mod history;
 pub mod jobs;
+#[cfg(test)]
+mod rounds;
 
 pub use log::{Disk, DiskFile, Listed, Lock, OsDisk};

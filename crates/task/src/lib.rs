@@ -49,6 +49,7 @@ pub use mechanism::choose::{Choice, MECHANISMS, choose, kernel_keeps_memory};
 pub use monitor::{Outcome, run};
 pub use order::Order;
 pub use report::job::join;
+pub use report::job_files::JoinedFiles;
 pub use report::page::page;
 pub use report::series::{COLUMNS, Row};
 pub use report::signals::signal_name;

@@ -9,7 +9,7 @@ pub(super) struct Counts {
     pub(super) duplicates: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) delayed: AtomicU64,
-    /// Times that a producer had to wait because it had its share of the room.
+    /// Times that a producer had to wait because its caller had its share of the room.
     pub(super) held_back: AtomicU64,
     /// Turns of streams.
     pub(super) turns: AtomicU64,

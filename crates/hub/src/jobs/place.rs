@@ -126,6 +126,11 @@ impl JobsPlace {
         Jobs::numbers(opened.as_deref().and_then(Option::as_deref))
     }
 
+    /// Returns true if this program answers without a hub, and has no jobs therefore.
+    pub fn is_without_hub(&self) -> bool {
+        self.is_without_hub
+    }
+
     /// Returns the folder; `None` if the environment does not determine one.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()

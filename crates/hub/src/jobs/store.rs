@@ -326,7 +326,9 @@ impl Jobs {
             own @ Visibility::Own { .. } => Some(self.visible_ids(own)?),
         };
         let is_wanted = |id: &JobId| {
-            is_named(id) && visible.as_ref().is_none_or(|visible| visible.contains(id))
+            is_named(id)
+                && visible.as_ref().is_none_or(|visible| visible.contains(id))
+                && self.copy.as_ref().is_none_or(|copy| !copy.hides(id))
         };
         Ok(self.shared.lts.parts(times, most, &is_wanted)?)
     }
@@ -348,7 +350,7 @@ impl Jobs {
 
     /// Reads a sealed part for a caller whom the policy has allowed it; `None` if there is none, or if it is not in the
     /// segment `only`.
-    pub(super) fn read_sealed(
+    pub(crate) fn read_sealed(
         &self,
         id: &JobId,
         number: u32,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use skopos_access::Caller;
 use skopos_model::job::{JobId, JobRecord};
-use skopos_store::jobs::{PushOutcome, Pushed};
+use skopos_store::jobs::{Account, PushOutcome, Pushed};
 
 use super::counts::add;
 use super::pushing::{Known, NotStored};
@@ -142,10 +142,11 @@ impl<'s> Storing<'s> {
 
 /// Returns the name under which the intake knows a caller's producer: no caller can take the name of another one's.
 pub(super) fn producer_of(caller: &Caller, name: &str) -> String {
-    match caller {
-        Caller::Owner => format!("owner/{name}"),
-        Caller::Node(names) => format!("node/{}/{name}", names.node),
-        Caller::User(user) => format!("user/{}/{name}", user.name),
-        Caller::Invited(_) | Caller::Anybody | Caller::Stranger => format!("other/{name}"),
-    }
+    let account = match caller {
+        Caller::Owner => Account::Owner,
+        Caller::Node(names) => Account::Node(&names.node),
+        Caller::User(user) => Account::User(&user.name),
+        Caller::Invited(_) | Caller::Anybody | Caller::Stranger => Account::Other,
+    };
+    account.producer(name)
 }

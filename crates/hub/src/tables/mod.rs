@@ -5,6 +5,7 @@
 
 mod insights;
 mod anomalies;
+mod imported;
 mod tasks;
 mod task_files;
 mod task_stats;
@@ -82,11 +83,11 @@ pub fn register(
     let Stores { archive, traces, jobs, rules } = stores;
     registry.register(Insights::new(source.clone(), insight))?;
     registry.register(Anomalies::new(source.clone()))?;
-    registry.register(Tasks::all(archive.clone()))?;
+    registry.register(Tasks::all(archive.clone(), jobs.clone()))?;
     registry.register(OfClasses::stats(archive.clone()))?;
     registry.register(OfClasses::estimates(archive.clone()))?;
-    registry.register(FilesOfTasks::new(archive.clone()))?;
-    registry.register(Tasks::of_jobs(archive))?;
+    registry.register(FilesOfTasks::new(archive.clone(), jobs.clone()))?;
+    registry.register(Tasks::of_jobs(archive, jobs.clone()))?;
     registry.register(Spans::new(traces.clone()))?;
     registry.register(Callpaths::new(traces))?;
     registry.register(RulesTable::new(rules.clone()))?;

@@ -1,15 +1,18 @@
-//! `sealed_samples`: the measurements of all jobs in segments, which several hubs read together.
+//! `sealed_samples`: the measurements of all jobs in segments, which several hubs read together. Those of a copy of another hub's
+//! jobs are read by the hub that has the copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use skopos_model::job::JobId;
+use skopos_query::arrow::array::{Array as _, StringArray};
 use skopos_query::{BoxError, Column, Fingerprint, Pieces, Rows, Scan, Table};
+use skopos_store::jobs::StoredRecord;
 
 use super::job_samples::{Names, batches, sample_columns};
 use super::noted::{note_ids, note_refused};
-use crate::jobs::{JobsPlace, Question};
+use crate::jobs::{Jobs, JobsPlace, Question};
 
 /// The most parts of jobs that one statement reads: those of a million short jobs. The list of them takes some 100 MB.
 const MAX_PARTS: usize = 1_000_000;
@@ -27,8 +30,9 @@ pub(super) struct SealedSamples {
 impl SealedSamples {
     /// Returns the table of the measurements in a place.
     pub(super) fn new(place: Arc<JobsPlace>) -> Self {
-        let id = "Id that the batch system gave the job";
-        Self { place, columns: sample_columns(id) }
+        let mut columns = sample_columns("Id that the batch system gave the job");
+        columns.push(Column::text("copy_of", "Hub that is away, if the row is from its copy"));
+        Self { place, columns }
     }
 }
 
@@ -38,9 +42,27 @@ type PlacedJob = (JobId, Vec<(u32, String)>);
 /// A job in a piece: id, number of the run, and for each part its number and the position of its segment.
 type JobOfPiece = (String, u32, Vec<(u32, usize)>);
 
+/// The beginnings of pieces: of the jobs of a hub itself, and of a copy.
+const OWN: u8 = 0;
+const COPY: u8 = 1;
+
+/// The copy that has the jobs of a piece.
+#[derive(Clone, Serialize, Deserialize)]
+struct OfCopy {
+    /// Name of the hub that is away.
+    hub: String,
+    /// Number of its storage.
+    storage: u64,
+}
+
+/// Reads a part of a job, by its segment, its job and its number.
+type ReadPart = Box<dyn Fn(&str, &JobId, u32) -> Result<Vec<StoredRecord>, BoxError> + Send + Sync>;
+
 /// Jobs with the places of their parts: what one hub tells another to read.
 #[derive(Serialize, Deserialize)]
 struct PieceOf {
+    /// The copy; `None` for jobs of the hub itself.
+    copy: Option<OfCopy>,
     /// Names of segments.
     segments: Vec<String>,
     /// The jobs.
@@ -48,7 +70,7 @@ struct PieceOf {
 }
 
 impl PieceOf {
-    fn new(jobs: &[PlacedJob]) -> Self {
+    fn new(copy: Option<OfCopy>, jobs: &[PlacedJob]) -> Self {
         let names: BTreeSet<&String> =
             jobs.iter().flat_map(|(_, parts)| parts.iter().map(|(_, name)| name)).collect();
         let segments: Vec<String> = names.into_iter().cloned().collect();
@@ -57,7 +79,29 @@ impl PieceOf {
             let parts = parts.iter().map(|(number, name)| (*number, at(name))).collect();
             (id.job().to_owned(), id.generation(), parts)
         };
-        Self { jobs: jobs.iter().map(job).collect(), segments }
+        Self { copy, jobs: jobs.iter().map(job).collect(), segments }
+    }
+
+    fn encoded(&self) -> Result<Vec<u8>, BoxError> {
+        let mut bytes = vec![if self.copy.is_some() { COPY } else { OWN }];
+        serde_json::to_writer(&mut bytes, self)?;
+        Ok(bytes)
+    }
+
+    /// Returns a function that reads parts.
+    fn reader(&self, place: &Arc<JobsPlace>) -> Result<ReadPart, BoxError> {
+        let Some(OfCopy { hub, storage }) = self.copy.clone() else {
+            let place = place.clone();
+            return Ok(Box::new(move |segment: &str, id: &JobId, number| {
+                place.read_sealed(segment, id, number)
+            }));
+        };
+        let jobs = place.of_storage(Some(storage))?;
+        let jobs = jobs.ok_or_else(|| format!("this hub has no copy of the jobs of {hub}"))?;
+        Ok(Box::new(move |_: &str, id: &JobId, number| {
+            let missing = || format!("the copy does not have part {number} of the job {id}");
+            Ok(jobs.read_sealed(id, number, None)?.ok_or_else(missing)?)
+        }))
     }
 }
 
@@ -89,39 +133,34 @@ impl Table for SealedSamples {
 
 impl Pieces for SealedSamples {
     fn pieces(&self, scan: &Scan) -> Result<Vec<Vec<u8>>, BoxError> {
-        let Some(jobs) = self.place.get()? else { return Ok(Vec::new()) };
-        let mut reading = jobs.reading(scan.caller(), Question::Records);
-        note_ids(&mut reading, scan);
-        let named = scan.texts("job");
-        let is_named = |id: &JobId| named.as_ref().is_none_or(|named| named.contains(&id.job()));
-        let parts = jobs.sealed_parts(scan.caller(), scan.times("time"), MAX_PARTS, &is_named)?;
-        let is_shown = |job: &str| parts.keys().any(|id| id.job() == job);
-        if named.is_some_and(|named| !named.iter().all(|job| is_shown(job))) {
-            note_refused(&mut reading);
+        let mut pieces = Vec::new();
+        for jobs in self.place.get()?.into_iter().chain(self.place.shown_copies()?) {
+            for piece in pieces_of(&jobs, scan)? {
+                pieces.push(piece.encoded()?);
+            }
         }
-        reading.jobs(parts.len() as u64);
-        // Jobs whose parts begin in the same segment are read together.
-        let mut by_segment: BTreeMap<String, Vec<PlacedJob>> = BTreeMap::new();
-        for (id, parts) in parts {
-            let first = parts.first().map(|(_, name)| name.clone()).unwrap_or_default();
-            by_segment.entry(first).or_default().push((id, parts));
-        }
-        let chunks = by_segment.values().flat_map(|jobs| jobs.chunks(PIECE_JOBS));
-        let pieces = chunks.map(|jobs| serde_json::to_vec(&PieceOf::new(jobs)));
-        Ok(pieces.collect::<Result<_, _>>()?)
+        Ok(pieces)
+    }
+
+    fn is_for_here(&self, piece: &[u8]) -> bool {
+        piece.first() == Some(&COPY)
     }
 
     fn rows(&self, piece: &[u8], scan: &Scan) -> Result<Rows, BoxError> {
-        let PieceOf { segments, jobs } = serde_json::from_slice(piece)?;
-        let (place, scan) = (self.place.clone(), scan.clone());
+        let piece: PieceOf = serde_json::from_slice(piece.get(1..).unwrap_or_default())?;
+        let (read_part, scan) = (piece.reader(&self.place)?, scan.clone());
+        let PieceOf { copy, segments, jobs } = piece;
         let of_job = move |(job, generation, parts): JobOfPiece| {
             let read = || -> Result<_, BoxError> {
                 let (id, mut names) = (JobId::new(job, generation)?, Names::default());
                 let mut made = Vec::new();
                 for (number, at) in parts {
                     let segment = segments.get(at).ok_or("a piece names no segment of a part")?;
-                    let records = place.read_sealed(segment, &id, number)?;
-                    for all in batches(&id, &records, &mut names) {
+                    let records = read_part(segment, &id, number)?;
+                    for mut all in batches(&id, &records, &mut names) {
+                        let rows = all.first().map_or(0, |column| column.len());
+                        let copy_of = copy.as_ref().map(|copy| copy.hub.as_str());
+                        all.push(Arc::new(StringArray::from(vec![copy_of; rows])));
                         made.push(scan.select(&all)?);
                     }
                 }
@@ -134,4 +173,28 @@ impl Pieces for SealedSamples {
         };
         Ok(Rows::each(jobs.into_iter().flat_map(of_job)))
     }
+}
+
+/// Returns the pieces of the jobs of one storage that a scan asks for.
+fn pieces_of(jobs: &Jobs, scan: &Scan) -> Result<Vec<PieceOf>, BoxError> {
+    let mut reading = jobs.reading(scan.caller(), Question::Records);
+    note_ids(&mut reading, scan);
+    let named = scan.texts("job");
+    let is_named = |id: &JobId| named.as_ref().is_none_or(|named| named.contains(&id.job()));
+    let parts = jobs.sealed_parts(scan.caller(), scan.times("time"), MAX_PARTS, &is_named)?;
+    let is_shown = |job: &str| parts.keys().any(|id| id.job() == job);
+    if named.is_some_and(|named| !named.iter().all(|job| is_shown(job))) {
+        note_refused(&mut reading);
+    }
+    reading.jobs(parts.len() as u64);
+    // Jobs whose parts begin in the same segment are read together.
+    let mut by_segment: BTreeMap<String, Vec<PlacedJob>> = BTreeMap::new();
+    for (id, parts) in parts {
+        let first = parts.first().map(|(_, name)| name.clone()).unwrap_or_default();
+        by_segment.entry(first).or_default().push((id, parts));
+    }
+    let copy = jobs.copy_of().zip(jobs.storage());
+    let copy = copy.map(|(hub, storage)| OfCopy { hub: hub.to_owned(), storage });
+    let chunks = by_segment.values().flat_map(|jobs| jobs.chunks(PIECE_JOBS));
+    Ok(chunks.map(|jobs| PieceOf::new(copy.clone(), jobs)).collect())
 }

@@ -1,4 +1,4 @@
-//! `task_files`: the files of the tasks in the archive, a row for each file.
+//! `task_files`: the files of the tasks in the archive and of imported ones, a row for each file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,9 @@ use skopos_query::arrow::array::{
 use skopos_query::{BoxError, Column, Fingerprint, Rows, Scan, Table};
 use skopos_store::archive::{Archive, Field, Filter, TaskWithFiles};
 
+use super::imported::archives;
 use super::tasks::MAX_TEXTS;
+use crate::jobs::JobsPlace;
 
 /// Tasks that are read at a time: with a thousand files each some megabytes.
 const PAGE_TASKS: usize = 16;
@@ -24,17 +26,19 @@ pub(super) struct FilesOfTasks {
     columns: Vec<Column>,
     /// Path of the archive, which may not exist yet.
     archive: Option<PathBuf>,
+    /// The jobs, among which imported tasks are.
+    jobs: Arc<JobsPlace>,
 }
 
 impl FilesOfTasks {
-    /// Returns the table of an archive.
-    pub(super) fn new(archive: Option<PathBuf>) -> Self {
+    /// Returns the table of an archive, and of imported tasks.
+    pub(super) fn new(archive: Option<PathBuf>, jobs: Arc<JobsPlace>) -> Self {
         let mut columns = vec![
             Column::text("node", "Node that the task ran on"),
             Column::time("started_at", "Time at which the task began"),
         ];
         columns.extend(file_columns());
-        Self { columns, archive }
+        Self { columns, archive, jobs }
     }
 }
 
@@ -44,7 +48,7 @@ impl Table for FilesOfTasks {
     }
 
     fn help(&self) -> &str {
-        "Files that tasks in the archive used, of tasks whose accesses to each file were counted"
+        "Files that tasks in the archive, and imported ones, used, of tasks whose accesses to each file were counted"
     }
 
     fn columns(&self) -> &[Column] {
@@ -54,19 +58,30 @@ impl Table for FilesOfTasks {
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         // A report names no user: all of them belong to the owner of the hub.
         may(scan.caller(), Action::ReadJob { owner: None, project: None })?;
-        let archive = self.archive.as_deref().filter(|file| file.exists());
-        let Some(archive) = archive.map(Archive::read).transpose()? else {
-            // No report was archived yet.
-            return Ok(Rows::each([]));
-        };
         let of = [("class", Field::Class), ("node", Field::Node)];
         let only = of.into_iter().filter_map(|(column, field)| {
             let texts = scan.texts(column).filter(|texts| texts.len() <= MAX_TEXTS)?;
             let texts = texts.into_iter().map(str::to_owned).collect();
             Some(Filter::OneOf(field, texts))
         });
-        let (only, scan) = (only.collect(), scan.clone());
-        Ok(Rows::each(Pages { archive, scan, only, after: i64::MIN, is_at_end: false }))
+        let archives = archives(&self.jobs, scan, self.archive.as_deref())?;
+        let (only, scan): (Vec<Filter>, Scan) = (only.collect(), scan.clone());
+        let pages = archives.flat_map(move |archive| {
+            let (archive, failure) = match archive {
+                Ok(archive) => (Some(archive), None),
+                Err(e) => (None, Some(Err(e))),
+            };
+            let (scan, only) = (scan.clone(), only.clone());
+            let pages = archive.map(|archive| Pages {
+                archive,
+                scan,
+                only,
+                after: i64::MIN,
+                is_at_end: false,
+            });
+            failure.into_iter().chain(pages.into_iter().flatten())
+        });
+        Ok(Rows::each(pages))
     }
 
     /// The archive does not notify readers of a new report.

@@ -1,4 +1,5 @@
-//! `tasks` and `parallel_jobs`: the reports in the archive of tasks, with a column for each resource.
+//! `tasks` and `parallel_jobs`: the reports in the archive of tasks, and those of tasks that were imported as jobs, with a column for
+//! each resource.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +14,9 @@ use skopos_query::arrow::array::{
 use skopos_query::arrow::datatypes::{DataType, SchemaRef};
 use skopos_query::{BoxError, Column, Fingerprint, Rows, Scan, Table};
 use skopos_store::archive::{Archive, Cell, Field, Filter};
+
+use super::imported::archives;
+use crate::jobs::JobsPlace;
 
 /// Rows that are read at a time: with all columns half a megabyte.
 const PAGE_ROWS: usize = 1024;
@@ -69,27 +73,28 @@ pub(super) struct Tasks {
     only: Option<Filter>,
     /// Path of the archive, which may not exist yet.
     archive: Option<PathBuf>,
+    /// The jobs, among which imported tasks are.
+    jobs: Arc<JobsPlace>,
 }
 
 impl Tasks {
     /// Returns the table `tasks`.
-    pub(super) fn all(archive: Option<PathBuf>) -> Self {
-        let help = "Reports of tasks in the archive";
-        Self::new("tasks", help, &OF_TASKS, None, archive)
+    pub(super) fn all(archive: Option<PathBuf>, jobs: Arc<JobsPlace>) -> Self {
+        let help = "Reports of tasks in the archive, and of imported tasks";
+        Self::new(("tasks", help), &OF_TASKS, None, (archive, jobs))
     }
 
     /// Returns the table `parallel_jobs`.
-    pub(super) fn of_jobs(archive: Option<PathBuf>) -> Self {
-        let help = "Reports of parallel jobs in the archive";
-        Self::new("parallel_jobs", help, &OF_JOBS, Some(Filter::Jobs), archive)
+    pub(super) fn of_jobs(archive: Option<PathBuf>, jobs: Arc<JobsPlace>) -> Self {
+        let help = "Reports of parallel jobs in the archive, and of imported ones";
+        Self::new(("parallel_jobs", help), &OF_JOBS, Some(Filter::Jobs), (archive, jobs))
     }
 
     fn new(
-        name: &'static str,
-        help: &'static str,
+        (name, help): (&'static str, &'static str),
         first: &[(&'static str, Field, &'static str)],
         only: Option<Filter>,
-        archive: Option<PathBuf>,
+        (archive, jobs): (Option<PathBuf>, Arc<JobsPlace>),
     ) -> Self {
         let mut fields: Vec<Field> = first.iter().map(|(_, field, _)| *field).collect();
         let mut columns: Vec<Column> =
@@ -102,7 +107,7 @@ impl Tasks {
         let help_of_bounds = "Resources of which the task used more than was measured";
         columns.push(Column::text("lower_bounds", help_of_bounds));
         fields.push(Field::LowerBounds);
-        Self { name, help, columns, fields, only, archive }
+        Self { name, help, columns, fields, only, archive, jobs }
     }
 
     /// Returns the conditions of a scan that the archive applies.
@@ -153,14 +158,26 @@ impl Table for Tasks {
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         // A report names no user: all of them belong to the owner of the hub.
         may(scan.caller(), Action::ReadJob { owner: None, project: None })?;
-        let archive = self.archive.as_deref().filter(|file| file.exists());
-        let Some(archive) = archive.map(Archive::read).transpose()? else {
-            // No report was archived yet.
-            return Ok(Rows::each([]));
-        };
-        let fields = scan.columns().iter().map(|at| self.fields[*at]).collect();
+        let fields: Vec<Field> = scan.columns().iter().map(|at| self.fields[*at]).collect();
         let (schema, only) = (scan.schema().clone(), self.only(scan));
-        Ok(Rows::each(Pages { archive, schema, fields, only, after: i64::MIN, is_at_end: false }))
+        let archives = archives(&self.jobs, scan, self.archive.as_deref())?;
+        let pages = archives.flat_map(move |archive| {
+            let (archive, failure) = match archive {
+                Ok(archive) => (Some(archive), None),
+                Err(e) => (None, Some(Err(e))),
+            };
+            let (schema, fields, only) = (schema.clone(), fields.clone(), only.clone());
+            let pages = archive.map(|archive| Pages {
+                archive,
+                schema,
+                fields,
+                only,
+                after: i64::MIN,
+                is_at_end: false,
+            });
+            failure.into_iter().chain(pages.into_iter().flatten())
+        });
+        Ok(Rows::each(pages))
     }
 
     /// The archive does not notify readers of a new report.

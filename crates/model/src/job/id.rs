@@ -27,6 +27,15 @@ pub struct JobId {
     generation: u32,
 }
 
+/// The beginning of the ids of jobs that were tasks of an archive.
+pub const IMPORTED_PREFIX: &str = "task-";
+
+/// A tag of these jobs.
+pub const IMPORTED_TAG: &str = "imported";
+
+/// The beginning of a tag of these jobs, before the name of the set with which a task was archived.
+pub const SET_TAG: &str = "set=";
+
 /// The reason why a text cannot be the id of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IdError {

@@ -15,7 +15,7 @@ mod record;
 mod facts;
 
 pub use facts::{NodeMeasurement, NodeValues, job_of_fact};
-pub use id::{IdError, JobId, MAX_JOB_ID_BYTES};
+pub use id::{IMPORTED_PREFIX, IMPORTED_TAG, IdError, JobId, MAX_JOB_ID_BYTES, SET_TAG};
 pub use metadata::{
     JobEnd, JobLoss, JobStart, JobState, JobTags, MAX_DETAILS, MAX_FIELD_BYTES, MetadataError,
 };

@@ -58,6 +58,14 @@ impl PiecesExec {
         self.partitions.iter().map(Vec::len).sum()
     }
 
+    /// Returns true if other hubs can read the pieces.
+    pub(super) fn can_be_shared(&self) -> bool {
+        let is_for_here = |piece: &Vec<u8>| {
+            self.table.in_pieces().is_some_and(|in_pieces| in_pieces.is_for_here(piece))
+        };
+        !self.partitions.iter().flatten().any(is_for_here)
+    }
+
     /// Returns scans of as many shares of the pieces, each in as many streams as this one.
     pub(super) fn shares(&self, count: usize) -> Vec<Self> {
         let pieces: Vec<_> = self.partitions.iter().flatten().cloned().collect();

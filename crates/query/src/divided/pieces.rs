@@ -20,6 +20,12 @@ pub trait Pieces: fmt::Debug + Send + Sync {
     /// They cannot be found.
     fn pieces(&self, scan: &Scan) -> Result<Vec<Vec<u8>>, BoxError>;
 
+    /// Returns true if this hub alone can read a piece. A statement with such a piece is not divided.
+    fn is_for_here(&self, piece: &[u8]) -> bool {
+        let _ = piece;
+        false
+    }
+
     /// Returns the rows of a piece. The piece may come from another hub of the site, so this reads only what a piece can
     /// name. The scan has no caller: the hub that made the piece has asked the policy.
     ///

@@ -61,7 +61,8 @@ pub(super) fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
 /// Gives the pieces below `plan` to `hubs` hubs, and gathers what they compute.
 fn divide(plan: Arc<dyn ExecutionPlan>, hubs: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let divided = plan.transform_down(|plan| {
-        let Some(count) = scan_below(&plan).map(PiecesExec::count) else {
+        let scan = scan_below(&plan).filter(|scan| scan.can_be_shared());
+        let Some(count) = scan.map(PiecesExec::count) else {
             return Ok(Transformed::no(plan));
         };
         let hubs = hubs.min(count);

@@ -113,7 +113,8 @@ impl Cluster {
     fn daemon(&mut self, program: &str, arguments: &[String]) {
         let log = fs::File::create(self.path(&format!("{program}.log"))).expect("writable");
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.args(arguments).env("SLURM_CONF", self.path("slurm.conf"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.daemons.push(command.spawn().expect("it was there a moment ago"));
     }
 

@@ -8,6 +8,7 @@ use skopos_agent::config::Config;
 use skopos_hub::catalogue::CataloguePlace;
 use skopos_hub::config::HubConfig;
 use skopos_hub::jobs::{Mds, MdsError, SegmentsPlace, TakeOverError, take_over};
+use skopos_store::jobs::catalogue;
 use skopos_term::{EXIT_NO, Failure, Global, Out, state, tell};
 
 #[derive(Debug, Args)]
@@ -68,6 +69,9 @@ fn failure(e: MdsError) -> Failure {
     let failure = Failure::new("the catalogue cannot be worked on").because(&e);
     match e {
         MdsError::Busy(_) => failure.hint("stop the hub first (`skopos hub` or `skopos up`)"),
+        MdsError::Catalogue(catalogue::Error::Newer { .. }) => failure.hint(
+            "`skopos mds rebuild` makes a file of SQLite again, in the format of this version",
+        ),
         _ => failure,
     }
 }
@@ -92,7 +96,7 @@ fn dump(place: &CataloguePlace, out: &mut Out) -> Result<ExitCode, Failure> {
     let catalogue = place.open().map_err(|e| failure(e.into()))?;
     catalogue.dump(out.writer()).map_err(|e| match e {
         // A reader that closes the pipe has seen enough.
-        skopos_store::jobs::catalogue::Error::Dump(e) => Failure::from(e),
+        catalogue::Error::Dump(e) => Failure::from(e),
         e => failure(e.into()),
     })?;
     Ok(ExitCode::SUCCESS)

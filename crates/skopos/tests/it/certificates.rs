@@ -27,11 +27,16 @@ impl Site {
 
     /// Starts a hub with this configuration.
     pub(crate) fn with(config: &str) -> Self {
+        Self::named("s1", config)
+    }
+
+    /// Starts the hub of the site `name`.
+    pub(crate) fn named(name: &str, config: &str) -> Self {
         let dir = runtime_dir();
         std::fs::write(dir.path().join("hub.toml"), config).expect("written");
         let made = run(
             dir.path(),
-            &["pki", "init", "--site", "s1", "--node", "hub1", "--host", "127.0.0.1"],
+            &["pki", "init", "--site", name, "--node", "hub1", "--host", "127.0.0.1"],
         );
         assert_eq!(made.code, 0, "{made:?}");
         let at = || format!("127.0.0.1:{}", free_port());

@@ -13,9 +13,10 @@ use serde_json::Value as Json;
 use tonic::transport::Channel;
 
 use crate::flight::FlightServer;
+use crate::rounds::rounds;
 use crate::support::eventually;
 
-/// Kills by default; `SKOPOS_KILLS` has another number, as `make soak` sets it.
+/// Kills by default; `SKOPOS_KILLS` has another number, and `make soak` goes on for a time.
 const KILLS: u64 = 8;
 
 /// Producers, each with a job of its own.
@@ -128,11 +129,10 @@ impl Producer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_a_killed_hub_acknowledged_can_be_read_exactly_once() {
-    let kills = std::env::var("SKOPOS_KILLS").ok().and_then(|text| text.parse().ok());
-    let (kills, mut random) = (kills.unwrap_or(KILLS), Random(0x5eed));
+    let mut random = Random(0x5eed);
     let mut server = FlightServer::start();
     let mut producers: Vec<Producer> = (0..PRODUCERS).map(Producer::new).collect();
-    for kill in 0..kills {
+    for kill in rounds("SKOPOS_KILLS", KILLS) {
         let child = server.up.child.id();
         let delay = Duration::from_millis(random.below(MAX_DELAY_MS));
         // Every second kill waits until something was stored, however slow the machine is.

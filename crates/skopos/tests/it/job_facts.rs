@@ -17,7 +17,7 @@ use crate::support::{PATIENCE, Running, eventually, run, runtime_dir, skopos};
 const GROUP: &str = "cgroup/system.slice:slurmstepd.scope:job_7/memory_bytes";
 
 /// The table of an agent that delivers, every second.
-const DELIVERS: &str = "[jobs]\nfacts = [\"*/load/load_1m\"]\nfacts_every = \"1s\"\n";
+pub(crate) const DELIVERS: &str = "[jobs]\nfacts = [\"*/load/load_1m\"]\nfacts_every = \"1s\"\n";
 
 /// An agent with a certificate, which delivers.
 struct Node {
@@ -105,7 +105,7 @@ fn start(dir: &Path, job: &str, node: &str) {
     announce(dir, job, "start", json!({"user": "ann", "nodes": [node], "start_seconds": since}));
 }
 
-fn number(dir: &Path, sql: &str) -> u64 {
+pub(crate) fn number(dir: &Path, sql: &str) -> u64 {
     let ran = run(dir, &["sql", "--json", sql]);
     ran.json()["rows"][0]["n"].as_u64().unwrap_or_else(|| panic!("{ran:?}"))
 }

@@ -99,6 +99,22 @@ fn tasks_of_an_archive_are_jobs_and_a_second_import_adds_nothing() {
     let few = ["job", "import", text(&archive), "--where", "host=n01", "--plain"];
     assert_eq!(up.run(&few).stdout, "0\t10\t0\n");
     has_jobs(&up, 20);
+    check_tasks(&up, &archive);
+}
+
+/// Checks that the tables of tasks have those of an archive that lies elsewhere, each once.
+fn check_tasks(up: &Running, imported: &Path) {
+    let ask = |sql: &str| rows(&up.run(&["sql", "--json", sql]));
+    let all = "SELECT count(*) AS n, sum(wall_seconds) AS s, min(collection) AS c FROM tasks";
+    assert_eq!(ask(all), json!([{"n": 20, "s": 40.0, "c": "autumn"}]));
+    let some = "SELECT count(*) AS n FROM tasks WHERE class = 'align' AND node = 'n02' \
+                AND started_at >= to_timestamp_nanos(7000000000)";
+    assert_eq!(ask(some), json!([{"n": 7}]));
+    assert_eq!(ask("SELECT count(*) AS n FROM tasks WHERE class = 'other'"), json!([{"n": 0}]));
+    // The archive of this machine has some of them.
+    let own = up.path().join("state/tasks.sqlite");
+    std::fs::copy(imported, &own).expect("copied");
+    assert_eq!(ask(all), json!([{"n": 20, "s": 40.0, "c": "autumn"}]), "each task once");
 }
 
 /// Reports of other tools and files of tasks are imported, and tasks that the hub has from `skopos run` are not.
@@ -147,6 +163,14 @@ fn the_usual_archive_is_imported_with_all_that_it_has() {
         let found = rows(&up.run(&["sql", "--json", &sql]));
         assert_eq!(found, json!([{"class": "writer", "written_bytes": 6.0}]), "{table}");
     }
+    // The imported task has its files too where the archive is away.
+    let archive = up.path().join("state/tasks.sqlite");
+    let aside = archive.with_extension("aside");
+    std::fs::rename(&archive, &aside).expect("ours");
+    let sql = format!("SELECT class, written_bytes FROM task_files WHERE path = '{path}'");
+    let found = rows(&up.run(&["sql", "--json", &sql]));
+    assert_eq!(found, json!([{"class": "writer", "written_bytes": 6.0}]));
+    std::fs::rename(&aside, &archive).expect("ours");
     let exported = up.run(&["archive", "export", "--where", "name=writer"]).json();
     let files = exported["files"]["files"].as_array().expect("files");
     assert!(files.iter().any(|file| file["path"] == json!(text(&written))), "{exported}");

@@ -51,6 +51,8 @@ mod fetch_namespaces;
 mod lab;
 mod bucket;
 mod faults;
+#[path = "../../../store/src/rounds.rs"]
+mod rounds;
 mod replica;
 mod replica_answers;
 mod together;
@@ -60,6 +62,7 @@ mod mds;
 #[path = "../../../sense/tests/it/slurm_cluster.rs"]
 mod slurm_cluster;
 mod slurm;
+mod slurm_sites;
 mod history;
 mod rule;
 mod sizing;

@@ -67,6 +67,15 @@ fn a_catalogue_is_made_again_compared_and_printed() {
     mds(dir, &["rebuild"]);
     assert_eq!(mds(dir, &["dump"]), before);
 
+    // A file of a later version: its number is in the head of every file of SQLite.
+    let mut bytes = std::fs::read(&file).expect("a file");
+    bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
+    std::fs::write(&file, bytes).expect("written");
+    check_newer(dir, &["dump"]);
+    check_newer(dir, &["verify"]);
+    mds(dir, &["rebuild"]);
+    assert_eq!(mds(dir, &["dump"]), before);
+
     let Some(server) = Server::start() else { return };
     let config = dir.join("postgres.toml");
     let url = server.database();
@@ -76,6 +85,18 @@ fn a_catalogue_is_made_again_compared_and_printed() {
     mds(dir, &["rebuild", "--config", config]);
     assert_eq!(mds(dir, &["dump", "--config", config]), before);
     mds(dir, &["verify", "--config", config]);
+    server.execute(&url, "INSERT INTO skopos.version VALUES (99)");
+    check_newer(dir, &["dump", "--config", config]);
+    check_newer(dir, &["rebuild", "--config", config]);
+}
+
+/// Checks that the catalogue is refused, because a later version wrote it.
+fn check_newer(dir: &Path, args: &[&str]) {
+    let ran = run(dir, &[&["mds"], args].concat());
+    assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+    for told in ["has version 99 of the catalogue's format", "hint: `skopos mds rebuild`"] {
+        assert!(ran.stderr.contains(told), "{args:?}: {ran:?}");
+    }
 }
 
 #[test]

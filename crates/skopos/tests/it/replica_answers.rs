@@ -145,6 +145,9 @@ fn check_answers(keeper: &Hub, authority: &Path) {
     assert_eq!((&metadata["copy_of"], &metadata["state"]), (&json!("hub1"), &json!("running")));
     assert_eq!(shown["series"].as_array().map(Vec::len), Some(2), "{shown}");
     assert_eq!(keeper.count("SELECT count(*) AS n FROM job_samples WHERE job = 'ann/1'"), 10);
+    let sealed = "SELECT job, copy_of, count(*) AS n FROM sealed_samples GROUP BY job, copy_of";
+    let of_copy = json!([{"job": "ann/1", "copy_of": "hub1", "n": 10}]);
+    assert_eq!(rows(&keeper.running.run(&["sql", "--json", sealed])), of_copy);
     for (user, readable) in
         [("ann", ["ann/1", "ann/2"].as_slice()), ("bob", &["bob/3"]), ("eve", &[])]
     {
@@ -216,4 +219,6 @@ fn a_replica_answers_for_a_hub_that_is_away_and_not_for_one_that_is_there() {
     eventually("the first hub lists its jobs", || listed(&primary) == expected(None));
     let samples = "SELECT count(*) AS n FROM job_samples WHERE job = 'ann/2'";
     assert_eq!((primary.count(samples), keeper.count(samples)), (json!(14), json!(0)));
+    let sealed = "SELECT count(*) AS n FROM sealed_samples WHERE copy_of IS NOT NULL";
+    assert_eq!((primary.count(sealed), keeper.count(sealed)), (json!(0), json!(0)));
 }

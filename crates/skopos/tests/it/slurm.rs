@@ -15,7 +15,7 @@ fn hub() -> Running {
 }
 
 /// Makes the prolog and the epilog of the cluster in `folder` those of Skopos, with the hub and the state of `dir`.
-fn connect(folder: &Path, dir: &Path) {
+pub(crate) fn connect(folder: &Path, dir: &Path) {
     for verb in ["prolog", "epilog"] {
         let script = format!(
             "export SLURM_CONF={folder}/slurm.conf SKOPOS_DIR={dir} SKOPOS_STATE={dir}/state\n\
@@ -28,7 +28,7 @@ fn connect(folder: &Path, dir: &Path) {
     }
 }
 
-fn submit(cluster: &Cluster, name: &str, script: &str, more: &[&str]) -> String {
+pub(crate) fn submit(cluster: &Cluster, name: &str, script: &str, more: &[&str]) -> String {
     write_program(&cluster.path(name), script);
     let program = cluster.path(name).display().to_string();
     let name = format!("--job-name={name}");

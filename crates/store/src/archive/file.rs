@@ -51,6 +51,16 @@ impl Archive {
         }
     }
 
+    /// Returns an empty archive in memory.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn in_memory() -> Result<Self, Error> {
+        let path = Path::new("memory");
+        let connection = Connection::open_in_memory().map_err(|e| cannot_open(path, e))?;
+        Self::prepared(path, connection)
+    }
+
     fn prepared(path: &Path, mut connection: Connection) -> Result<Self, Error> {
         schema::prepare(path, &mut connection)?;
         Ok(Self { path: path.to_owned(), connection })

@@ -84,18 +84,41 @@ impl Archive {
         Ok(import.done)
     }
 
+    /// Adds the document of a report of a set, with the usage of its files if it was counted. Returns false if the archive had
+    /// the report already, or the document is not a report.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn add_document(
+        &mut self,
+        document: &[u8],
+        set: &str,
+        files: Option<TaskFiles>,
+    ) -> Result<bool, Error> {
+        match report(document) {
+            Ok(summary) => self.add_one(summary, set, files),
+            Err(_) => Ok(false),
+        }
+    }
+
     /// Adds one report, with the usage of its files if it was counted. Returns false if the archive had the report already.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn add(&mut self, summary: &Summary, files: Option<&Files>) -> Result<bool, Error> {
+        let files = files.map(|files| TaskFiles::new(summary, files, MAX_FILE_ROWS));
+        self.add_one(summary.clone(), "", files)
+    }
+
+    fn add_one(
+        &mut self,
+        summary: Summary,
+        collection: &str,
+        files: Option<TaskFiles>,
+    ) -> Result<bool, Error> {
         let foreign: &ForeignReader = &|_| Ok(Vec::new());
-        let (batch, done) = (Vec::new(), ImportSummary::default());
-        let mut import = Import { collection: "", foreign, progress: &|_| {}, batch, done };
-        import.batch.push((
-            summary.clone(),
-            files.map(|files| TaskFiles::new(summary, files, MAX_FILE_ROWS)),
-        ));
+        let (batch, done) = (vec![(summary, files)], ImportSummary::default());
+        let mut import = Import { collection, foreign, progress: &|_| {}, batch, done };
         import.write(self)?;
         Ok(import.done.added == 1)
     }

@@ -2,6 +2,7 @@
 //! task that it is in.
 
 use rusqlite::{Error as SqlError, ErrorCode, OptionalExtension as _, params_from_iter};
+use sha2::{Digest as _, Sha256};
 use skopos_model::task::{Summary, TaskFiles};
 
 use super::condition::Conditions;
@@ -41,6 +42,21 @@ pub struct DamagedTask {
 }
 
 impl Archive {
+    /// Returns true if the archive has the report with this document.
+    ///
+    /// # Errors
+    /// The archive cannot be read.
+    pub fn has(&self, document: &[u8]) -> Result<bool, Error> {
+        let hash: [u8; 32] = Sha256::digest(document).into();
+        let mut is_there = false;
+        let query = "SELECT 1 FROM task WHERE hash = ?";
+        self.for_each_row(query, vec![hash.to_vec().into()], "the tasks cannot be read", |_| {
+            is_there = true;
+            Ok(false)
+        })?;
+        Ok(is_there)
+    }
+
     /// Passes the tasks that meet the conditions to `each`, in the order of import, until it returns false. A task that
     /// is damaged is passed too, whether or not it would meet them. One task at a time is in memory.
     ///

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use skopos_model::{Origin, Sample, Timestamp, Value};
 
 use super::listing::Listing;
-use super::simulation::{Ack, FOLDER, Run, Stored, filled, number_of, read, series};
+use super::simulation::{Ack, FOLDER, Run, Stored, filled, read, series};
 use super::{Folder, Level, PushOutcome};
 use crate::log::simulated::Failures;
+use crate::rounds::{rounds, rounds_in};
 
-/// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number, as `make soak` sets it.
+/// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number.
 const SEEDS: u64 = 2000;
 
 /// Bits that are flipped by default; `SKOPOS_FLIPPED_BITS` has another number.
@@ -18,7 +19,7 @@ const BITS: u64 = 2000;
 
 #[test]
 fn acknowledged_samples_are_there_once_and_in_order_after_every_crash() {
-    for seed in 0..number_of("SKOPOS_CRASH_SEEDS", SEEDS) {
+    for seed in rounds("SKOPOS_CRASH_SEEDS", SEEDS) {
         let run = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
             let steps = 10 + run.random.below(60);
@@ -50,11 +51,11 @@ fn a_sync_that_failed_before_a_restart_is_not_simply_repeated() {
 
 #[test]
 fn each_flipped_bit_is_named_and_gives_no_wrong_row() {
-    let (mut run, count) = (filled(1), number_of("SKOPOS_FLIPPED_BITS", BITS));
+    let mut run = filled(1);
     let (whole, damaged) = read(&run.disk);
     assert_eq!(damaged, []);
     assert_eq!(whole.values().map(Vec::len).sum::<usize>(), run.accepted.len());
-    for _ in 0..count {
+    for _ in rounds("SKOPOS_FLIPPED_BITS", BITS) {
         let (path, bit) = run.disk.flip(Path::new(FOLDER)).expect("a file");
         let (stored, damaged) = read(&run.disk);
         assert_ne!(damaged, [], "{} {bit}", path.display());
@@ -70,7 +71,7 @@ fn each_flipped_bit_is_named_and_gives_no_wrong_row() {
 
 #[test]
 fn a_damaged_file_is_moved_aside_and_everything_else_goes_on() {
-    for seed in 0..number_of("SKOPOS_FLIPPED_BITS", BITS) / 20 {
+    for seed in rounds_in("SKOPOS_FLIPPED_BITS", BITS, 20) {
         let mut run = filled(seed);
         let (whole, _) = read(&run.disk);
         run.keeper = None;

@@ -13,12 +13,13 @@ use super::listing::Listing;
 use super::merge::merge;
 use super::part::Part;
 use super::seal::{PartName, Sealer};
-use super::simulation::{Ack, BOUNDS, FOLDER, Run, Stored, number_of, read, rows_of, series};
+use super::simulation::{Ack, BOUNDS, FOLDER, Run, Stored, read, rows_of, series};
 use super::{Folder, Keeper, Limits, Merges, Report, Samples, Series};
 use crate::log::simulated::{Failures, SimulatedDisk};
 use crate::log::{Disk, DiskFile, Listed, Lock};
+use crate::rounds::{rounds, rounds_in};
 
-/// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number, as `make soak` sets it.
+/// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number.
 const SEEDS: u64 = 500;
 
 fn listed(disk: &SimulatedDisk) -> Listing {
@@ -88,7 +89,7 @@ fn small_neighbours_become_one_part_with_the_same_samples() {
 
 #[test]
 fn after_every_crash_merged_parts_have_each_sample_once_within_retention() {
-    for seed in 0..number_of("SKOPOS_CRASH_SEEDS", SEEDS) {
+    for seed in rounds("SKOPOS_CRASH_SEEDS", SEEDS) {
         let run = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
             if seed % 2 == 0 {
@@ -124,7 +125,7 @@ fn after_every_crash_merged_parts_have_each_sample_once_within_retention() {
 #[test]
 fn a_merge_that_ends_at_any_step_leaves_each_sample_readable_once() {
     let mut steps = 0;
-    for seed in 0..number_of("SKOPOS_CRASH_SEEDS", SEEDS) / 50 {
+    for seed in rounds_in("SKOPOS_CRASH_SEEDS", SEEDS, 50) {
         let mut run = sealed(seed, 3);
         let before = whole(&run.disk);
         run.keeper = None;

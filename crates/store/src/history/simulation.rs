@@ -18,11 +18,6 @@ pub(super) const FOLDER: &str = "/history";
 /// Bounds with which few small parts are merged.
 pub(super) const BOUNDS: Bounds = Bounds { parts: 3, bytes: 1 << 20, span: Duration::from_secs(1) };
 
-/// Returns the number that a variable of the environment has, or another one.
-pub(super) fn number_of(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 const TYPES: [ValueType; 4] =
     [ValueType::F64, ValueType::I64, ValueType::U64, ValueType::Structured];
 

@@ -33,8 +33,8 @@ pub use catalogue::{
 };
 pub use entry::{Dated, JobEntry, MAX_NODES};
 pub use intake::{
-    Intake, IntakeLimits, OpenJob, Progress, PushOutcome, Pushed, Reached, Refusal, SealedParts,
-    UnreadPart, Unsealed,
+    Account, Intake, IntakeLimits, OpenJob, Progress, PushOutcome, Pushed, Reached, Refusal,
+    SealedParts, UnreadPart, Unsealed,
 };
 pub use lts::{
     Changes, Lts, PartsOfJobs, Placed, Retention, SegmentDamage, SegmentFile, SegmentFiles,

@@ -11,6 +11,8 @@ use skopos_store::jobs::{
     Catalogue, Change, Filter, JobEntry, PageRequest, SqliteCatalogue, Visibility,
 };
 
+use crate::rounds::rounds;
+
 /// The file that a child writes.
 const CHILD_FILE: &str = "SKOPOS_TEST_CATALOGUE";
 /// Number of kills; `SKOPOS_TEST_KILLS` has another, and `SKOPOS_TEST_SEED` the seed of their times.
@@ -116,7 +118,7 @@ fn kills_lose_no_acknowledged_change() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("jobs.db");
     let (mut acknowledged, mut seen) = (0, 0);
-    for kill in 0..number_of("SKOPOS_TEST_KILLS", KILLS) {
+    for kill in rounds("SKOPOS_TEST_KILLS", KILLS) {
         let last = live_and_die(&path, &mut random);
         acknowledged = acknowledged.max(last.unwrap_or(0));
         let what = format!("seed {seed}, kill {kill}, change {acknowledged} was acknowledged");

@@ -5,5 +5,7 @@ mod catalogue;
 mod estimate;
 mod history;
 mod replay;
+#[path = "../../src/rounds.rs"]
+mod rounds;
 mod segment;
 mod stats;

@@ -12,7 +12,7 @@ pub(super) const KINDS: [&str; 4] = ["others", "pipes", "nameless", "sockets"];
 /// File usage of exited processes. If the list is full, the processes with the fewest bytes are
 /// dropped.
 #[derive(Debug, Default)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     all: Vec<ProcessFiles>,
     left_out: u64,
 }
@@ -32,7 +32,7 @@ impl Processes {
 }
 
 /// Makes the report of all files. The mechanism adds what it could not count.
-pub(super) fn listed(
+pub(crate) fn listed(
     method: &str,
     mut files: Vec<FileUse>,
     mut peers: Vec<PeerUse>,

@@ -30,7 +30,7 @@ pub(crate) mod cgroup;
 pub(crate) mod connector;
 pub(crate) mod energy;
 pub(crate) mod fanotify;
-mod files;
+pub(crate) mod files;
 pub(crate) mod inotify;
 pub(crate) mod nested;
 pub(crate) mod nvml;

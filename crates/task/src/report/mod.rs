@@ -2,6 +2,7 @@
 
 mod findings;
 pub(crate) mod job;
+pub(crate) mod job_files;
 pub(crate) mod missing;
 pub(crate) mod page;
 pub(crate) mod series;

@@ -1,12 +1,13 @@
 //! The catalogue in PostgreSQL: one for several hubs.
 //!
-//! Read in this order: `url` for the databases that it connects to, `connection` and `pool` for the
+//! Read in this order: `url` for the databases that it connects to, `tls`, `connection` and `pool` for the
 //! connections, `schema` for the tables, `text` for texts that PostgreSQL cannot store as they are, `apply` for changes, `dialect` and `read` for
 //! questions.
 //!
 //! Any number of hubs write at once: an entry is written by a statement that compares the parts in the database.
 
 mod url;
+mod tls;
 mod connection;
 mod schema;
 mod pool;
@@ -17,7 +18,14 @@ mod read;
 #[cfg(test)]
 pub(crate) mod server;
 #[cfg(test)]
+#[path = "../../../../store/src/rounds.rs"]
+mod rounds;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;
+#[cfg(test)]
+mod upgrade_tests;
 
 use std::io::Write;
 
@@ -43,7 +51,7 @@ impl PostgresCatalogue {
     /// Returns the catalogue in a database. The first call that reaches the server makes the tables, if they are not there.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// No thread can be started, or the certificate of the server's authority cannot be read.
     pub fn new(place: &PostgresUrl) -> Result<Self, Error> {
         Pool::new(place).map(|pool| Self { pool })
     }

@@ -5,12 +5,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use skopos_store::jobs::catalogue::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Semaphore;
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::{Client, Config, NoTls};
 
 use super::connection::Connection;
 use super::schema;
+use super::tls::Tls;
 use super::url::PostgresUrl;
 
 /// The most connections. A server has 100 by default, for all hubs of a database.
@@ -35,6 +37,8 @@ const OPTIONS: &str =
 pub(super) struct Pool {
     place: String,
     config: Config,
+    /// `None` for clear text.
+    tls: Option<Tls>,
     /// True once a connection has found the tables in order.
     is_prepared: AtomicBool,
     idle: Mutex<Vec<Connection>>,
@@ -53,7 +57,11 @@ impl Pool {
             None => OPTIONS.to_owned(),
         };
         config.options(options);
+        let tls = place.authority().map(Tls::new).transpose();
         let place = place.to_string();
+        let tls = tls.map_err(|e| {
+            Error::database(&place, "the certificate of its authority cannot be read", e)
+        })?;
         // The server does the work; one thread carries the messages of all connections.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -64,6 +72,7 @@ impl Pool {
         Ok(Self {
             place,
             config,
+            tls,
             is_prepared: AtomicBool::new(false),
             idle: Mutex::default(),
             permits: Semaphore::new(MAX_CONNECTIONS),
@@ -130,11 +139,12 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
-        let connected = self.config.connect(NoTls).await;
-        let (client, messages) =
+        let connected = match &self.tls {
+            Some(tls) => started(self.config.connect(tls.clone()).await),
+            None => started(self.config.connect(NoTls).await),
+        };
+        let client =
             connected.map_err(|e| Error::database(&self.place, "it cannot be connected to", e))?;
-        // It ends when the client is dropped; its error reaches the client's calls, too.
-        tokio::spawn(messages);
         let mut connection = Connection::new(&self.place, client);
         // Two connections that prepare at once wait for each other in the database.
         if !self.is_prepared.load(Ordering::Relaxed) {
@@ -143,6 +153,20 @@ impl Pool {
         }
         Ok(connection)
     }
+}
+
+/// Starts the task that carries the messages of a connection. It ends when the client is dropped; its error reaches the client's
+/// calls, too.
+fn started<S, T>(
+    connected: Result<(Client, tokio_postgres::Connection<S, T>), tokio_postgres::Error>,
+) -> Result<Client, tokio_postgres::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (client, messages) = connected?;
+    tokio::spawn(messages);
+    Ok(client)
 }
 
 impl std::fmt::Debug for Pool {

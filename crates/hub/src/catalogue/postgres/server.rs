@@ -18,6 +18,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The folder in which Debian keeps the programs of each version.
 const PROGRAMS: &str = "/usr/lib/postgresql";
 
+/// The port of a server without TCP, which names its socket.
+const PORT: u16 = 5432;
+
 /// The user of the database.
 const USER: &str = "skopos";
 
@@ -27,6 +30,9 @@ pub(crate) struct Server {
     /// User and group that it runs as, if those are not the test's own.
     account: Option<(u32, u32)>,
     process: Child,
+    /// Settings beside the usual ones.
+    settings: Vec<String>,
+    port: u16,
     databases: AtomicU32,
     folder: tempfile::TempDir,
 }
@@ -58,6 +64,18 @@ fn skipped(why: &str) -> Option<Server> {
 impl Server {
     /// Starts a server, or says why that is impossible here.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[], (&[], PORT))
+    }
+
+    /// Starts a server that is reached by TCP, too, with files that it reads and settings that may name them in `FOLDER`.
+    #[allow(dead_code, reason = "some of the tests that share this file need no TCP")]
+    pub(crate) fn start_with_tcp(files: &[(&str, &[u8])], settings: &[&str]) -> Option<Self> {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+        let settings = [settings, &["listen_addresses=127.0.0.1"]].concat();
+        Self::start_with(files, (&settings, free.expect("a port").port()))
+    }
+
+    fn start_with(files: &[(&str, &[u8])], (settings, port): (&[&str], u16)) -> Option<Self> {
         let Some(programs) = programs() else {
             return skipped("PostgreSQL is not installed (Debian: postgresql)");
         };
@@ -90,9 +108,21 @@ impl Server {
             .output()
             .expect("initdb runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let process = serve(&programs, account, folder.path());
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            fs::write(&path, content).expect("ours");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("ours");
+            if let Some((user, group)) = account {
+                chown(&path, Some(user), Some(group)).expect("root");
+            }
+        }
+        let here = folder.path().display().to_string();
+        let mut settings: Vec<String> =
+            settings.iter().map(|setting| setting.replace("FOLDER", &here)).collect();
+        settings.push(format!("port={port}"));
+        let process = serve(&programs, account, folder.path(), &settings);
         let databases = AtomicU32::new(0);
-        let mut server = Self { programs, account, process, databases, folder };
+        let mut server = Self { programs, account, process, settings, port, databases, folder };
         server.wait();
         Some(server)
     }
@@ -107,8 +137,12 @@ impl Server {
     /// Starts a server again that was killed.
     #[allow(dead_code, reason = "some of the tests that share this file kill no server")]
     pub(crate) fn restart(&mut self) {
-        self.process = serve(&self.programs, self.account, self.folder.path());
+        self.process = self.serve();
         self.wait();
+    }
+
+    fn serve(&self) -> Child {
+        serve(&self.programs, self.account, self.folder.path(), &self.settings)
     }
 
     /// Waits until the server answers.
@@ -119,7 +153,7 @@ impl Server {
             assert!(began.elapsed() < START, "the server does not start: {}", log());
             if self.process.try_wait().expect("our own child").is_some() {
                 // The last processes of a killed server are still there.
-                self.process = serve(&self.programs, self.account, self.folder.path());
+                self.process = self.serve();
             }
             std::thread::sleep(PAUSE);
         }
@@ -127,7 +161,14 @@ impl Server {
 
     /// Returns the URL of a database.
     pub(crate) fn url(&self, database: &str) -> String {
-        format!("postgresql://{USER}@/{database}?host={}", self.folder.path().display())
+        let folder = self.folder.path().display();
+        format!("postgresql://{USER}@/{database}?host={folder}&port={}", self.port)
+    }
+
+    /// Returns the URL of a database by TCP, under a name of the server.
+    #[allow(dead_code, reason = "some of the tests that share this file need no TCP")]
+    pub(crate) fn tcp_url(&self, database: &str, name: &str) -> String {
+        format!("postgresql://{USER}@{name}:{}/{database}?hostaddr=127.0.0.1", self.port)
     }
 
     /// Makes an empty database, and returns its URL.
@@ -165,11 +206,17 @@ fn command(program: &Path, account: Option<(u32, u32)>, folder: &Path) -> Comman
 }
 
 /// Starts the server's first process, with the setting of a real server that writes to the disk.
-fn serve(programs: &Path, account: Option<(u32, u32)>, folder: &Path) -> Child {
+fn serve(
+    programs: &Path,
+    account: Option<(u32, u32)>,
+    folder: &Path,
+    settings: &[String],
+) -> Child {
     let log = File::options().create(true).append(true).open(folder.join("log"));
     command(&programs.join("postgres"), account, folder)
         .args(["-D", "data", "-c", "listen_addresses=", "-c", "fsync=on", "-k"])
         .arg(folder)
+        .args(settings.iter().flat_map(|setting| ["-c", setting]))
         .stdout(Stdio::null())
         .stderr(log.expect("writable"))
         .spawn()

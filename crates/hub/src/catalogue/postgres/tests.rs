@@ -7,6 +7,7 @@ use skopos_model::SplitMix64;
 use skopos_store::jobs::catalogue::{Error, conformance};
 use skopos_store::jobs::{Catalogue, Change, Filter, JobEntry, JobKey, Visibility};
 
+use super::rounds::rounds;
 use super::server::Server;
 use super::{PostgresCatalogue, PostgresUrl};
 
@@ -216,9 +217,10 @@ fn kills_of_the_server_lose_no_acknowledged_change() {
     // A server is killed while it makes the changes, however long that takes on this machine.
     let longest = usize::try_from(began.elapsed().as_micros()).unwrap_or(usize::MAX);
     let expected = dump(&*expected);
-    let (mut interrupted, kills) = (0, number_of("SKOPOS_TEST_KILLS", KILLS));
-    for kill in 0..MOST_TRIES * kills {
-        if kill >= kills && interrupted > 0 {
+    let (mut interrupted, mut rounds) = (0, rounds("SKOPOS_TEST_KILLS", KILLS));
+    for kill in 0_u64.. {
+        let is_over = rounds.next().is_none();
+        if is_over && (interrupted > 0 || kill >= MOST_TRIES * KILLS) {
             break;
         }
         let catalogue = catalogue(&server.database());

@@ -10,6 +10,9 @@ pub(super) const SUMMARY: &str = "summary.json";
 /// The report as a page for people.
 pub(super) const PAGE: &str = "report.html";
 
+/// The accesses to each file, if they were counted.
+pub(super) const FILES: &str = "files.json";
+
 /// Writes a document to the end of its file.
 pub(super) fn end_of_json(mut file: BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut file, value)?;

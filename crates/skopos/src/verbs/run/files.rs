@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use skopos_model::task::Rank;
 use skopos_task::{COLUMNS, Outcome};
 
-use super::document::{PAGE, SUMMARY, end, end_of_json};
+use super::document::{FILES, PAGE, SUMMARY, end, end_of_json};
 use super::job;
 use skopos_term::Failure;
 
@@ -15,8 +15,6 @@ use skopos_term::Failure;
 const SERIES: &str = "series.csv";
 /// The same series in columns.
 const COLUMNAR: &str = "series.arrow";
-/// The accesses to each file, if they were counted.
-const FILES: &str = "files.json";
 
 /// Creates the folder before the task starts, so that a wrong name is reported before the run. Each rank of
 /// a parallel job has a folder of its own inside.

@@ -9,10 +9,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
-use skopos_model::task::{Rank, Summary};
-use skopos_task::{join, page};
+use skopos_model::task::{Files, Rank, Summary};
+use skopos_task::{JoinedFiles, join, page};
 
-use super::document::{PAGE, SUMMARY, end_of_json};
+use super::document::{FILES, PAGE, SUMMARY, end_of_json};
 
 /// The folders of ranks, before the number.
 const RANK: &str = "rank-";
@@ -34,11 +34,15 @@ pub(super) fn is_of(folder: &Path, rank: &Rank) -> bool {
     })
 }
 
+/// The report of a job, and the files of all of its ranks. They are joined once every rank has a report: those of a thousand ranks
+/// would be read too often otherwise.
+pub(super) type Joined = (Summary, Option<Files>);
+
 /// Joins the reports of a job in its folder. Returns the joined report, if this process wrote it.
 ///
 /// # Errors
 /// The folder cannot be read or written.
-pub(super) fn join_ranks(folder: &Path, rank: &Rank) -> io::Result<Option<Summary>> {
+pub(super) fn join_ranks(folder: &Path, rank: &Rank) -> io::Result<Option<Joined>> {
     let lock = File::open(folder)?;
     let (mut joined, mut last) = (Vec::new(), None);
     loop {
@@ -50,16 +54,21 @@ pub(super) fn join_ranks(folder: &Path, rank: &Rank) -> io::Result<Option<Summar
         }
         let mut there = reports(folder)?;
         while there != joined {
-            let ranks = there.iter().filter_map(|path| read(path));
             let of_it = |summary: &Summary| {
                 summary.task.rank.as_ref().is_some_and(|other| {
                     (&other.job, &other.launcher, other.size)
                         == (&rank.job, &rank.launcher, rank.size)
                 })
             };
-            last = join(ranks.filter(of_it).collect());
-            if let Some(summary) = &last {
-                write(folder, rank, summary)?;
+            let ranks = there.iter().filter_map(|path| Some((path, read(path).filter(of_it)?)));
+            let (paths, ranks): (Vec<&PathBuf>, Vec<Summary>) = ranks.unzip();
+            last = join(ranks).map(|summary| {
+                let is_whole = summary.job.as_ref().is_some_and(|job| job.missing_total == 0);
+                let files = if is_whole { join_files(&paths) } else { None };
+                (summary, files)
+            });
+            if let Some(joined) = &last {
+                write(folder, rank, joined)?;
             }
             joined = there;
             there = reports(folder)?;
@@ -95,16 +104,36 @@ fn read(path: &Path) -> Option<Summary> {
     Some(summary)
 }
 
+/// Joins the files of ranks, by the paths of their reports.
+fn join_files(reports: &[&PathBuf]) -> Option<Files> {
+    let (mut joined, mut without) = (JoinedFiles::default(), 0);
+    for report in reports {
+        let bytes = fs::read(report.with_file_name(FILES)).ok();
+        match bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+            Some(files) => joined.add(files),
+            None => without += 1,
+        }
+    }
+    joined.finish(without)
+}
+
 /// Renames each complete file, the summary last.
-fn write(folder: &Path, rank: &Rank, summary: &Summary) -> io::Result<()> {
+fn write(folder: &Path, rank: &Rank, (summary, files): &Joined) -> io::Result<()> {
     let aside = |name: &str| folder.join(format!(".{name}.{RANK}{}", rank.rank));
-    let written = fs::write(aside(PAGE), page(summary, &[]))
-        .and_then(|()| File::create(aside(SUMMARY)))
-        .and_then(|file| end_of_json(io::BufWriter::new(file), summary))
-        .and_then(|()| fs::rename(aside(PAGE), folder.join(PAGE)))
-        .and_then(|()| fs::rename(aside(SUMMARY), folder.join(SUMMARY)));
+    let create = |name: &str| File::create(aside(name)).map(io::BufWriter::new);
+    let write = || {
+        fs::write(aside(PAGE), page(summary, &[]))?;
+        if let Some(files) = files {
+            end_of_json(create(FILES)?, files)?;
+            fs::rename(aside(FILES), folder.join(FILES))?;
+        }
+        end_of_json(create(SUMMARY)?, summary)?;
+        fs::rename(aside(PAGE), folder.join(PAGE))?;
+        fs::rename(aside(SUMMARY), folder.join(SUMMARY))
+    };
+    let written = write();
     if written.is_err() {
-        for name in [PAGE, SUMMARY] {
+        for name in [FILES, PAGE, SUMMARY] {
             let _ = fs::remove_file(aside(name));
         }
     }

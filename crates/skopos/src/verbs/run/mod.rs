@@ -223,11 +223,13 @@ fn delivery_of(
 }
 
 /// Writes the report of the job to which a rank belongs. Once all ranks have reports, the archive stores the
-/// job's report, which contains theirs.
+/// job's report, which contains theirs, and their files.
 fn join_ranks(folder: &Path, rank: &Rank, archive: &mut Option<Archive>) {
     match job::join_ranks(folder, rank) {
-        Ok(Some(summary)) if summary.job.as_ref().is_some_and(|job| job.missing_total == 0) => {
-            keep(archive, &summary, None);
+        Ok(Some((summary, files)))
+            if summary.job.as_ref().is_some_and(|job| job.missing_total == 0) =>
+        {
+            keep(archive, &summary, files.as_ref());
         }
         Ok(_) => {}
         Err(e) => {

@@ -83,6 +83,44 @@ fn ranks_that_end_together_join_one_complete_report() {
 }
 
 #[test]
+fn the_files_of_all_ranks_are_in_the_report_of_the_job_and_in_the_archive() {
+    const RANKS: u32 = 3;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let (archive, place, input) = (path("tasks.sqlite"), path("out"), path("input"));
+    std::fs::write(&input, [7; 5000]).expect("written");
+    let own = path("own").display().to_string();
+    let script = format!("head -c 1000 {} >{own}-$SLURM_PROCID", input.display());
+    for number in 0..RANKS {
+        assert!(!place.join("files.json").exists(), "not before all ranks have a report");
+        let args = ["--level", "3", "--report", text(&place), "--archive", text(&archive)];
+        let args = [&args[..], &["--", "sh", "-c", &script]].concat();
+        assert!(rank(number, RANKS, &args).status().expect("it starts").success());
+    }
+    let read = std::fs::read_to_string(place.join("files.json")).expect("files");
+    let files: Json = serde_json::from_str(&read).expect("JSON");
+    crate::json::check("files", &files);
+    let exported = Command::new(env!("CARGO_BIN_EXE_skopos"))
+        .args(["archive", "export", "--archive", text(&archive)])
+        .output()
+        .expect("it starts");
+    let exported: Json = serde_json::from_slice(&exported.stdout).expect("one report");
+    assert_eq!(exported["job"]["ranks_total"], RANKS, "{exported}");
+    for of in [&files, &exported["files"]] {
+        let used = |path: &str| {
+            let files = of["files"].as_array().expect("a list").iter();
+            let file = files.filter(|file| file["path"] == path).collect::<Vec<_>>();
+            assert_eq!(file.len(), 1, "{path}: {of}");
+            ["opens", "read_bytes", "written_bytes"].map(|field| file[0][field].as_u64())
+        };
+        assert_eq!(used(text(&input)), [Some(3), Some(3000), Some(0)], "{of}");
+        for number in 0..RANKS {
+            assert_eq!(used(&format!("{own}-{number}"))[2], Some(1000), "{of}");
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_is_missing_is_named_and_joins_when_it_comes() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().join("out");

@@ -8,7 +8,8 @@ pub enum Error {
     NotACatalogue(String),
     /// A later version of Skopos wrote the catalogue.
     #[error(
-        "{place} has version {found} of the catalogue's format, and this program knows {known}"
+        "{place} has version {found} of the catalogue's format, and this program knows {known}; use the version of \
+         Skopos that wrote it"
     )]
     Newer {
         /// The file or database.

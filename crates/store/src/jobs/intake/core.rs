@@ -99,8 +99,8 @@ pub enum Refusal {
     /// Too much waits for the next commit. The record can be sent again after that.
     #[error("too much waits for the disk")]
     Uncommitted,
-    /// The producer has its share of the room, and waits until its records are sealed. Other producers do not.
-    #[error("the producer has its share of the room for {0} that are not sealed")]
+    /// The caller of the producer has its share of the room, and waits until its records are sealed. Other callers do not.
+    #[error("its caller has its share of the room for {0} that are not sealed")]
     Share(&'static str),
 }
 
@@ -356,10 +356,10 @@ impl Intake {
         self.logs.added(generation);
         if let Some(known) = self.producers.get_mut(producer) {
             (known.last, known.seen) = (sequence, now);
-            known.bytes += u64::from(length);
-            if added.is_some_and(|added| added.is_first) {
-                known.unsealed.insert((epoch, sequence));
-            }
+        }
+        self.producers.added(producer, length);
+        if added.is_some_and(|added| added.is_first) {
+            self.producers.add_first(producer, (epoch, sequence));
         }
         self.producers.touch(producer);
         Ok(PushOutcome::Accepted)
@@ -380,25 +380,33 @@ impl Intake {
         }
     }
 
-    /// Refuses a new record of a producer that has its share of the room. An intake that follows another one has no shares: the
-    /// other one has asked.
+    /// Refuses a new record of a producer whose account has its share of the room. An intake that follows another one has no shares:
+    /// the other one has asked.
     ///
     /// # Errors
     /// [`Refusal::Share`].
     pub fn check_share(&self, pushed: &Pushed<'_>) -> Result<(), Refusal> {
         let known = self.producers.find(pushed.producer).and_then(|slot| self.producers.get(slot));
         let number = (pushed.epoch, pushed.sequence);
-        let Some(producer) = known.filter(|known| number > (known.epoch, known.last)) else {
+        if known.is_some_and(|known| number <= (known.epoch, known.last)) {
             return Ok(());
+        }
+        let accounts = self.producers.accounts();
+        let held = accounts.held(pushed.producer);
+        let is_much = |held: u64, most: u64, taken: u64| {
+            held > most.saturating_sub(taken).saturating_mul(SHARE_OF_FREE)
         };
-        let free = self.limits.max_bytes.saturating_sub(self.log_bytes());
-        if producer.bytes > free.saturating_mul(SHARE_OF_FREE) {
+        if is_much(held.bytes, self.limits.max_bytes, self.log_bytes()) {
             return Err(Refusal::Share("records"));
         }
-        let free = self.limits.max_jobs.saturating_sub(self.jobs.len()) as u64;
-        let is_much = producer.unsealed.len() as u64 > free.saturating_mul(SHARE_OF_FREE);
-        if is_much && pushed.record.id().is_ok_and(|id| !self.jobs.contains_key(&id)) {
+        if is_much(held.jobs, self.limits.max_jobs as u64, self.jobs.len() as u64)
+            && pushed.record.id().is_ok_and(|id| !self.jobs.contains_key(&id))
+        {
             return Err(Refusal::Share("jobs"));
+        }
+        let has_none = known.is_none_or(|known| known.unsealed.is_empty());
+        if has_none && is_much(held.producers, MAX_PRODUCERS as u64, accounts.producers()) {
+            return Err(Refusal::Share("producers"));
         }
         Ok(())
     }

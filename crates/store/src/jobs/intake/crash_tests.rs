@@ -16,15 +16,12 @@ use crate::jobs::entry::JobEntry;
 use crate::jobs::part::{JobPart, Mark, PartRef, StoredRecord};
 use crate::log::Error;
 use crate::log::simulated::{Failures, Random, SimulatedDisk};
+use crate::rounds::{rounds, rounds_in};
 
 const FOLDER: &str = "/sts";
 
 /// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number.
 const SEEDS: u64 = 2000;
-
-fn seeds() -> u64 {
-    std::env::var("SKOPOS_CRASH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS)
-}
 
 /// The longest step of the clock: four days, in nanoseconds.
 const MOST_CLOCK_STEP: u64 = 4 * 86_400_000_000_000;
@@ -336,7 +333,7 @@ impl Run {
 }
 
 impl Run {
-    /// Checks that each producer holds the bytes of its unsealed records.
+    /// Checks that each producer, which has an account of its own here, holds its unsealed records and jobs.
     fn check_shares(&mut self) {
         let intake = self.intake();
         let mut held: BTreeMap<u32, u64> = BTreeMap::new();
@@ -345,14 +342,17 @@ impl Run {
         }
         for producer in intake.producers.iter() {
             let slot = intake.producers.find(&producer.name).expect("a slot");
-            assert_eq!(producer.bytes, held.get(&slot).copied().unwrap_or_default());
+            let account = intake.producers.accounts().held(&producer.name);
+            let jobs = producer.unsealed.len() as u64;
+            assert_eq!(account.bytes, held.get(&slot).copied().unwrap_or_default());
+            assert_eq!((account.jobs, account.producers), (jobs, u64::from(jobs > 0)));
         }
     }
 }
 
 #[test]
 fn acknowledged_records_are_stored_once_after_every_crash() {
-    for seed in 0..seeds() {
+    for seed in rounds("SKOPOS_CRASH_SEEDS", SEEDS) {
         let run = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
             let steps = 10 + run.random.below(80);
@@ -369,7 +369,7 @@ fn acknowledged_records_are_stored_once_after_every_crash() {
 #[test]
 fn a_damaged_log_is_named_and_what_can_be_read_of_it_is_kept() {
     let mut damaged_bits = 0;
-    for seed in 0..seeds() / 4 {
+    for seed in rounds_in("SKOPOS_CRASH_SEEDS", SEEDS, 4) {
         let mut run = Run::new(seed);
         for _ in 0..3 {
             (0..20).for_each(|_| run.push());

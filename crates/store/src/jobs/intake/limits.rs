@@ -18,10 +18,10 @@ pub(super) const MAX_PRODUCER_BYTES: usize = 256;
 /// the first commit of a log.
 pub(super) const MAX_PRODUCERS: usize = 50_000;
 
-/// The most that a producer may hold of the room for records and jobs that are not sealed, as a multiple of what is free. A
-/// producer that floods alone stops at three quarters, and leaves the rest to others; when several flood, each stops earlier
+/// The most that an account may hold of the room for records, jobs and producers that are not sealed, as a multiple of what is free. One
+/// that floods alone stops at three quarters, and leaves the rest to others; when several flood, each stops earlier
 /// (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998). It is more than the half from
-/// which on all jobs are due, so that sealing goes on for a producer that waits.
+/// which on all jobs are due, so that sealing goes on for an account that waits.
 pub(super) const SHARE_OF_FREE: u64 = 3;
 
 /// Limits of an intake.

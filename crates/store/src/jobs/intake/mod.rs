@@ -18,9 +18,10 @@
 //! - A log is removed when no unsealed record is left in it, and never while it is the newest.
 //! - After a crash the logs and the marks of sealed parts say which records are not sealed yet.
 //!
-//! Read in this order: `limits`, `producers`, `jobs`, `logs`, `unsealed`, `recover`, `core`, `replicated`.
+//! Read in this order: `limits`, `account`, `producers`, `jobs`, `logs`, `unsealed`, `recover`, `core`, `replicated`.
 
 mod limits;
+mod account;
 mod producers;
 mod jobs;
 mod logs;
@@ -34,6 +35,7 @@ mod crash_tests;
 mod share_tests;
 
 pub use self::core::{Intake, PushOutcome, Pushed, Refusal};
+pub use account::Account;
 pub use jobs::{OpenJob, SealedParts};
 pub use limits::IntakeLimits;
 pub(in crate::jobs) use producers::described;

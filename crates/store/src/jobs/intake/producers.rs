@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use skopos_model::{ByteReader, Timestamp, unpoisoned};
 
+use super::account::Accounts;
+
 /// The progress of a producer, which is read without the intake: it is never locked for longer than a copy takes.
 #[derive(Debug)]
 pub struct Progress(Mutex<Reached>);
@@ -46,8 +48,6 @@ pub(super) struct Producer {
     pub(super) seen: Timestamp,
     /// The first unsealed record of each open job, as epoch and sequence.
     pub(super) unsealed: BTreeSet<(i64, i64)>,
-    /// Bytes of its unsealed records.
-    pub(super) bytes: u64,
     pub(super) progress: Arc<Progress>,
 }
 
@@ -77,6 +77,7 @@ pub(super) struct Producers {
     by_name: HashMap<String, Slot>,
     /// Producers with records since the last commit.
     touched: Vec<Slot>,
+    accounts: Accounts,
 }
 
 impl Producers {
@@ -119,7 +120,6 @@ impl Producers {
             index,
             seen: now,
             unsealed: BTreeSet::new(),
-            bytes: 0,
             progress: Arc::new(Progress(Mutex::new(reached))),
         };
         let slot = match self.free.pop() {
@@ -143,10 +143,39 @@ impl Producers {
         }
     }
 
+    /// Returns the room that each account holds.
+    pub(super) fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// Notes that a producer has a record of a length.
+    pub(super) fn added(&mut self, slot: Slot, bytes: u32) {
+        if let Some(Some(producer)) = self.slots.get(slot as usize) {
+            self.accounts.add_bytes(&producer.name, bytes);
+        }
+    }
+
     /// Notes that a record of a producer is sealed.
     pub(super) fn removed(&mut self, slot: Slot, bytes: u32) {
-        if let Some(producer) = self.get_mut(slot) {
-            producer.bytes = producer.bytes.saturating_sub(u64::from(bytes));
+        if let Some(Some(producer)) = self.slots.get(slot as usize) {
+            self.accounts.remove_bytes(&producer.name, bytes);
+        }
+    }
+
+    /// Notes the first unsealed record of a job.
+    pub(super) fn add_first(&mut self, slot: Slot, first: (i64, i64)) {
+        if let Some(Some(producer)) = self.slots.get_mut(slot as usize)
+            && producer.unsealed.insert(first)
+        {
+            self.accounts.add_job(&producer.name, producer.unsealed.len() == 1);
+        }
+    }
+
+    fn remove_first(&mut self, slot: Slot, first: (i64, i64)) {
+        if let Some(Some(producer)) = self.slots.get_mut(slot as usize)
+            && producer.unsealed.remove(&first)
+        {
+            self.accounts.remove_job(&producer.name, producer.unsealed.is_empty());
         }
     }
 
@@ -190,9 +219,7 @@ impl Producers {
     /// Notes the first unsealed records of a job, by producer and epoch.
     pub(super) fn add_firsts(&mut self, firsts: &BTreeMap<(Slot, i64), i64>) {
         for ((slot, epoch), sequence) in firsts {
-            if let Some(producer) = self.get_mut(*slot) {
-                producer.unsealed.insert((*epoch, *sequence));
-            }
+            self.add_first(*slot, (*epoch, *sequence));
         }
     }
 
@@ -203,9 +230,7 @@ impl Producers {
         after: &BTreeMap<(Slot, i64), i64>,
     ) {
         for ((slot, epoch), sequence) in before {
-            if let Some(producer) = self.get_mut(*slot) {
-                producer.unsealed.remove(&(*epoch, *sequence));
-            }
+            self.remove_first(*slot, (*epoch, *sequence));
         }
         self.add_firsts(after);
         for (slot, _) in before.keys() {

@@ -222,7 +222,7 @@ impl Recovered {
             },
         };
         if !job.has_sealed(&producer.name, place.epoch, place.sequence) {
-            producer.bytes += u64::from(place.length);
+            self.producers.added(place.producer, place.length);
             job.add(&record, place, now);
             self.logs.added(place.generation);
         }

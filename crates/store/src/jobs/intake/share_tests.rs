@@ -1,4 +1,4 @@
-//! A producer that floods fills its share of the room, and the others have the rest.
+//! A caller that floods fills its share of the room, whatever producers it names, and the others have the rest.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -98,6 +98,50 @@ fn floods_leave_room_in_the_logs_and_go_on_when_their_records_are_sealed() {
         intake.sealed(&part, entry).expect("sealed");
         assert_eq!(offer(&mut intake, ("flood-0", next), "flood-0"), Ok(PushOutcome::Accepted));
     }
+}
+
+/// Offers records of one user, each of another producer, until one is refused. Returns their number, and the reason.
+fn flood_of_names(
+    intake: &mut Intake,
+    job: &dyn Fn(i64) -> String,
+    count: i64,
+) -> (i64, &'static str) {
+    for at in 0..count {
+        match offer(intake, (&format!("user/eve/{at}"), 0), &job(at)) {
+            Ok(_) => {}
+            Err(Refusal::Share(what)) => return (at, what),
+            Err(e) => panic!("{e}"),
+        }
+    }
+    panic!("the flood has no end");
+}
+
+#[test]
+fn a_caller_that_names_many_producers_gets_no_more_room() {
+    let of_eve = |at: i64| format!("job-of-eve-{}", at % 2);
+    let limits = IntakeLimits { max_bytes: 1 << 20, ..IntakeLimits::default() };
+    let alone = flood(&mut open(limits), 1, &|_, _| "flood".to_owned())[0];
+    let mut intake = open(limits);
+    let (stored, what) = flood_of_names(&mut intake, &of_eve, 10_000);
+    // Each producer costs the log some bytes of its own.
+    assert!(what == "records" && stored <= alone && stored > alone / 2, "{stored} of {alone}");
+    check_others(&mut intake, 2, &|at, _| format!("job-{at}"));
+    assert!(offer(&mut intake, ("user/eve/new", 0), "job-of-eve-0").is_err());
+    // The account outlives the process.
+    let id = JobId::new("job-of-eve-1", 0).expect("an id");
+    intake.reopen(&NoParts, NOW).expect("opened");
+    assert!(offer(&mut intake, ("user/eve/new", 0), "job-of-eve-0").is_err());
+    let part = intake.part(&id).expect("read").expect("a part").read().expect("read");
+    let mut entry = intake.entry_before(&part).expect("open");
+    let place = PartRef { number: 0, segment: String::new(), rows: part.records.len() as u64 };
+    entry.add_part(&part, &place);
+    intake.sealed(&part, entry).expect("sealed");
+    assert_eq!(offer(&mut intake, ("user/eve/new", 0), "job-of-eve-0"), Ok(PushOutcome::Accepted));
+
+    let mut intake = open(IntakeLimits { max_jobs: 200, ..IntakeLimits::default() });
+    let (stored, what) = flood_of_names(&mut intake, &|at| format!("eve-{at}"), 200);
+    assert!(what == "jobs" && stored < 200 - OTHERS as i64, "{stored}, {what}");
+    check_others(&mut intake, 1, &|at, _| format!("job-{at}"));
 }
 
 #[test]

@@ -12,15 +12,12 @@ use super::{Changes, Lts, Placed, Retention};
 use crate::jobs::part::{JobPart, Mark, StoredRecord};
 use crate::log::simulated::{Failures, Random, SimulatedDisk};
 use crate::log::{Disk as _, Error};
+use crate::rounds::rounds;
 
 const FOLDER: &str = "/lts";
 
-/// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number, as `make soak` sets it.
+/// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number.
 const SEEDS: u64 = 400;
-
-fn number_of(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 fn at(time: i64) -> Timestamp {
     Timestamp::from_nanos(time)
@@ -225,7 +222,7 @@ impl Run {
 
 #[test]
 fn sealed_parts_are_readable_exactly_once_after_every_crash() {
-    for seed in 0..number_of("SKOPOS_CRASH_SEEDS", SEEDS) {
+    for seed in rounds("SKOPOS_CRASH_SEEDS", SEEDS) {
         let run = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
             let steps = 10 + run.random.below(50);
@@ -325,15 +322,12 @@ fn small_segments_become_one_and_entries_stay_the_same() {
     assert_eq!(lts.read(&job(0)).expect("read"), all);
 }
 
-/// Returns the number of bits that are flipped, a segment each; `SKOPOS_FLIPPED_BITS` has another number.
-fn flipped_bits() -> u64 {
-    let bits = std::env::var("SKOPOS_FLIPPED_BITS").ok().and_then(|text| text.parse().ok());
-    bits.unwrap_or(200)
-}
+/// Bits that are flipped by default, a segment each; `SKOPOS_FLIPPED_BITS` has another number.
+const BITS: u64 = 200;
 
 #[test]
 fn a_damaged_segment_is_named_and_its_other_parts_are_saved() {
-    for seed in 0..flipped_bits() {
+    for seed in rounds("SKOPOS_FLIPPED_BITS", BITS) {
         let disk = SimulatedDisk::new(seed);
         let lts = open(&disk);
         let parts: Vec<JobPart> = (0..12).map(|at| part(&job(at), 0, 5, 900)).collect();

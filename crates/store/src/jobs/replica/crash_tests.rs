@@ -15,13 +15,10 @@ use crate::jobs::lts::{Lts, Retention};
 use crate::jobs::part::{JobPart, StoredRecord};
 use crate::log::Disk as _;
 use crate::log::simulated::{Failures, Random, SimulatedDisk};
+use crate::rounds::{rounds, rounds_in};
 
 /// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number.
 const SEEDS: u64 = 100;
-
-fn seeds() -> u64 {
-    std::env::var("SKOPOS_CRASH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS)
-}
 
 const JOBS: [&str; 3] = ["1", "a/b", "it's"];
 const PRIMARY: &str = "/p";
@@ -418,8 +415,8 @@ fn stored(intake: &mut Intake, lts: &Lts) -> BTreeMap<String, usize> {
 
 #[test]
 fn records_that_are_acknowledged_as_replicated_outlive_the_primary_exactly_once() {
-    let mut replicated = 0;
-    for seed in 0..seeds() {
+    let (mut replicated, mut runs) = (0, 0);
+    for seed in rounds("SKOPOS_CRASH_SEEDS", SEEDS) {
         let run = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
             let steps = 20 + run.random.below(150);
@@ -428,8 +425,9 @@ fn records_that_are_acknowledged_as_replicated_outlive_the_primary_exactly_once(
         });
         assert!(run.is_ok(), "seed {seed}");
         replicated += run.unwrap_or_default();
+        runs += 1;
     }
-    assert!(replicated as u64 > seeds(), "{replicated} records were acknowledged as replicated");
+    assert!(replicated > runs, "{replicated} records were acknowledged as replicated");
 }
 
 /// Carries messages until there are none.
@@ -477,7 +475,7 @@ fn filled(seed: u64) -> Run {
 
 #[test]
 fn a_damaged_segment_comes_back_from_the_replica() {
-    for seed in 0..seeds() / 8 {
+    for seed in rounds_in("SKOPOS_CRASH_SEEDS", SEEDS, 8) {
         let mut run = filled(seed);
         let folder = Path::new(PRIMARY).join("lts");
         let before = {

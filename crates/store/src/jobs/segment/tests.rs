@@ -11,6 +11,7 @@ use super::{Segment, SegmentInfo, SegmentWriter};
 use crate::jobs::part::{JobPart, Mark, StoredRecord};
 use crate::log::Error;
 use crate::log::simulated::SimulatedDisk;
+use crate::rounds::rounds;
 
 const FOLDER: &str = "/segments";
 
@@ -135,7 +136,7 @@ fn small() -> Vec<JobPart> {
         .collect()
 }
 
-/// Number of flipped bits by default; `SKOPOS_FLIPPED_BITS` has another number, as `make soak` sets it.
+/// Number of flipped bits by default; `SKOPOS_FLIPPED_BITS` has another number.
 const BITS: u64 = 3000;
 
 #[test]
@@ -143,9 +144,8 @@ fn each_flipped_bit_is_found_and_costs_few_parts() {
     let disk = SimulatedDisk::new(3);
     let parts = small();
     let info = write(&disk, &parts).expect("written");
-    let bits = std::env::var("SKOPOS_FLIPPED_BITS").ok().and_then(|text| text.parse().ok());
     let (mut unopened, mut read, mut lost) = (0, 0, 0);
-    for _ in 0..bits.unwrap_or(BITS) {
+    for _ in rounds("SKOPOS_FLIPPED_BITS", BITS) {
         let (path, bit) = disk.flip(Path::new(FOLDER)).expect("a file");
         match Segment::open_on(&disk, &path) {
             Err(e) => {

@@ -6,6 +6,7 @@ use skopos_model::job::{JobRecord, Kind};
 use super::*;
 use crate::jobs::StoredRecord;
 use crate::log::simulated::{Failures, Random, SimulatedDisk};
+use crate::rounds::rounds;
 
 /// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number.
 const SEEDS: u64 = 2000;
@@ -434,6 +435,5 @@ fn crash_run(seed: u64) {
 
 #[test]
 fn spooled_records_are_sent_once_or_counted_whatever_crashes() {
-    let seeds = std::env::var("SKOPOS_CRASH_SEEDS").ok().and_then(|text| text.parse().ok());
-    (0..seeds.unwrap_or(SEEDS)).for_each(crash_run);
+    rounds("SKOPOS_CRASH_SEEDS", SEEDS).for_each(crash_run);
 }

@@ -6,16 +6,15 @@
 use std::collections::BTreeSet;
 
 use skopos_model::Timestamp;
-use skopos_model::job::{JobRecord, JobStart, Kind, RecordError};
+use skopos_model::job::{
+    IMPORTED_PREFIX, IMPORTED_TAG, JobRecord, JobStart, Kind, RecordError, SET_TAG,
+};
 use skopos_model::task::{Summary, TaskFiles, resource};
 use skopos_store::archive::ArchivedTask;
 use skopos_store::jobs::StoredRecord;
 use skopos_store::jobs::spool::SpooledBatch;
 
 use crate::verbs::task_job::{end_of, loss_of_files};
-
-/// The beginning of the ids of imported jobs.
-const ID_PREFIX: &str = "task-";
 
 /// Bytes of the hash of a report that an id has: so many that two reports never have the same ones.
 const ID_BYTES: usize = 16;
@@ -46,7 +45,7 @@ pub(super) fn records_of(task: &ArchivedTask) -> Result<Records, String> {
     let hash: String = task.hash.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect();
     let summary = &task.summary;
     let mut job = Job {
-        id: format!("{ID_PREFIX}{hash}"),
+        id: format!("{IMPORTED_PREFIX}{hash}"),
         node: if summary.job.is_some() { "" } else { &summary.host.node },
         batch: SpooledBatch {
             producer: format!("import/{hash}"),
@@ -121,7 +120,7 @@ fn start_of(summary: &Summary, set: &str) -> JobStart {
         ("rank", rank),
     ];
     let details = details.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    let tag = (!set.is_empty()).then(|| format!("set={set}"));
+    let of_set = (!set.is_empty()).then(|| format!("{SET_TAG}{set}"));
     JobStart {
         name: task.class.clone(),
         application: task.class.clone(),
@@ -129,7 +128,7 @@ fn start_of(summary: &Summary, set: &str) -> JobStart {
         command: task.command.clone(),
         folder: task.folder.clone(),
         nodes: nodes_of(summary),
-        tags: tag.into_iter().collect(),
+        tags: of_set.into_iter().chain([IMPORTED_TAG.to_owned()]).collect(),
         requested: limits.map(|limit| (limit.name.clone(), limit.most)).collect(),
         start_seconds: Some(summary.start_seconds),
         details: details.filter(|(_, value)| !value.is_empty()).collect(),
@@ -225,7 +224,7 @@ mod tests {
         let start = first.start().expect("a start");
         assert_eq!((&*start.user, &*start.application, &*start.launcher), ("", "align", "slurm"));
         assert_eq!(start.nodes, BTreeSet::from(["n01".to_owned()]));
-        assert_eq!(start.tags, BTreeSet::from(["set=autumn".to_owned()]));
+        assert_eq!(start.tags, BTreeSet::from(["imported", "set=autumn"].map(str::to_owned)));
         let requested = BTreeMap::from([("resident_bytes_max".to_owned(), 4.0)]);
         assert_eq!(start.requested, requested);
         let details: Vec<(&str, &str)> =

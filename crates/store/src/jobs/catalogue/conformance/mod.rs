@@ -8,10 +8,12 @@ mod jobs;
 mod changes;
 mod questions;
 mod pages;
+mod upgrade;
 mod usual;
 
 pub use common::Open;
 pub use jobs::{Jobs, entry};
+pub use upgrade::{EARLIER_SEGMENTS, check_upgraded, earlier};
 pub use usual::{DAY, NODES, USERS, usual_job};
 
 /// Checks a catalogue. `seed` makes the jobs and questions.

@@ -17,7 +17,7 @@ use super::jobs::{Jobs, WORDS, entry};
 
 /// Jobs that the catalogue has, and questions about them.
 const JOBS: usize = 300;
-const QUESTIONS: usize = 600;
+pub(super) const QUESTIONS: usize = 600;
 
 fn filled(catalogue: &dyn Catalogue, entries: &[JobEntry]) {
     catalogue.apply(&Change { entries, ..Change::default() }).expect("a change");
@@ -43,7 +43,7 @@ impl Jobs {
         }
     }
 
-    fn filter(&mut self) -> Filter {
+    pub(super) fn filter(&mut self) -> Filter {
         Filter {
             visibility: self.visibility(),
             site: self.maybe(6, |_| "it's".to_owned()),

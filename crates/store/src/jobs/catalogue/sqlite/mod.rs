@@ -13,6 +13,8 @@ mod dialect;
 mod read;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upgrade_tests;
 
 use std::io::Write;
 use std::path::Path;
