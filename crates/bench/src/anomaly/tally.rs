@@ -135,7 +135,13 @@ impl<'a> Tally<'a> {
         };
         let mut rows = vec![
             Row::of(case, "recall", "", recall, Better::Higher).goal(Goal::AtLeast(0.95)),
-            Row::of(case, "precision: reports of a metric of the fault", "", precision, Better::Higher),
+            Row::of(
+                case,
+                "precision: reports of a metric of the fault",
+                "",
+                precision,
+                Better::Higher,
+            ),
             Row::of(case, "reports of other metrics within a fault", "", others, Better::Neither),
             Row::of(case, "median time to the report", "s", delay, Better::Lower)
                 .goal(Goal::AtMost(2.0))
