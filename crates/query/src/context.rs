@@ -25,8 +25,8 @@ pub(crate) struct ExecutionContext {
     pub(crate) missing: Missing,
 }
 
-/// Parts of an answer that are missing: nodes that sent none or only a part of the history that they were asked for, and damaged files
-/// of history.
+/// Parts of an answer that are missing: nodes that sent none or only a part of the history that they were asked for, damaged files
+/// of history, and parts of tables ([`Scan::lacks`](crate::Scan::lacks)).
 #[derive(Clone, Debug, Default)]
 pub struct Missing(Arc<Mutex<BTreeSet<String>>>);
 

@@ -68,6 +68,13 @@ impl Scan {
         self.context.as_ref().map_or(&Caller::Stranger, |context| &context.caller)
     }
 
+    /// Notes parts of the table that the rows lack, for people. The answer names them as missing.
+    pub fn lacks(&self, missing: impl IntoIterator<Item = String>) {
+        if let Some(context) = &self.context {
+            context.missing.add(missing);
+        }
+    }
+
     /// Returns the positions of the wanted columns in [`Table::columns`](crate::Table::columns), in the
     /// order in which a batch must have them.
     pub fn columns(&self) -> &[usize] {

@@ -7,9 +7,9 @@
 //! request   "SKR" layout, name of the node, 0, number and ids of the jobs that the node sees
 //!           "SKR" layout, name of the node, 1, producer, epoch, number of records; each: sequence, length, record
 //! answer    "SKT" layout, 0, number of the jobs that run there; each: id, generation; number and ids of jobs that do not
-//!           "SKT" layout, 1                    all records are on the disk
-//!           "SKT" layout, 2, reason            some are refused for good, the others are on the disk
-//!           "SKT" layout, 3, reason            not now
+//!           "SKT" layout, 1, number of new records   all records are on the disk
+//!           "SKT" layout, 2, reason                  some are refused for good, the others are on the disk
+//!           "SKT" layout, 3, reason                  not now
 //! ```
 
 use std::sync::Arc;
@@ -39,8 +39,8 @@ const ANSWER: [u8; 4] = [b'S', b'K', b'T', LAYOUT];
 /// The longest request and answer: the names of as many metrics as a measurement may have, a few times over.
 pub const MAX_DELIVERY_BYTES: usize = 4 << 20;
 
-/// The most jobs of a list: twice the hardware threads of the largest nodes.
-pub const MAX_JOBS_OF_NODE: usize = 1024;
+/// The most jobs of a list: one for each core of the largest nodes.
+pub const MAX_JOBS_OF_NODE: usize = 512;
 
 /// The most hubs whose answers count.
 const MAX_HUBS: usize = 16;
@@ -48,7 +48,7 @@ const MAX_HUBS: usize = 16;
 /// Time in which a hub answers. A commit takes some milliseconds, or a second on a busy disk.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pause between two looks whether the caller has no more time.
+/// Time between two checks of `is_over`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The text that refuses a request for which there is no place.
@@ -95,7 +95,10 @@ pub struct Asker<'a> {
 /// Takes the requests of nodes, on threads of the plane.
 pub trait Taker: Send + Sync + 'static {
     /// Answers a request. May wait for a disk.
-    fn take(&self, asker: Asker<'_>, delivery: Delivery) -> Delivered;
+    ///
+    /// # Errors
+    /// The reason why this hub is not the one for the node: then the answer of another one counts.
+    fn take(&self, asker: Asker<'_>, delivery: Delivery) -> Result<Delivered, String>;
 }
 
 /// Takes the records of nodes until it is dropped.
@@ -260,8 +263,13 @@ impl Plane {
         let (drops, own) = (self.drops.clone(), key.clone());
         let queryable = self.session.declare_queryable(key).callback(move |query| {
             let (taker, rules, own) = (taker.clone(), rules.clone(), own.clone());
+            let busy = drops.clone();
             let is_begun = places.on_thread(move |checking| {
-                let _ = match answered((&query, &own), checking, &rules, &*taker) {
+                let answered = answered((&query, &own), checking, &rules, &*taker);
+                if matches!(&answered, Err(why) if why == BUSY) {
+                    busy.count(Dropped::Delivery);
+                }
+                let _ = match answered {
                     Ok((answer, received)) => {
                         let proof = rules.answer(&received, &own, &answer, &[]);
                         query.reply(own, answer).attachment(proof).wait()
@@ -343,7 +351,7 @@ fn answered(
     may(&received.caller, store).map_err(|denied| denied.to_string())?;
     let is_by_name = query.key_expr().as_str() == own;
     let asker = Asker { caller: &received.caller, node: &node, is_by_name };
-    Ok((taker.take(asker, delivery).encode(), received))
+    Ok((taker.take(asker, delivery)?.encode(), received))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Probes with traces of IOAM, to other nodes and from them: the families `ioam_node` and `self_ioam`.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,6 +27,8 @@ pub(super) struct Probes {
     prober: Option<Arc<Mutex<Prober>>>,
     sink: Option<Arc<Mutex<Taking>>>,
     facts: FactTable,
+    /// The nodes that have a fact.
+    nodes: BTreeSet<u32>,
     /// Stop before the others go.
     _workers: Vec<Worker>,
 }
@@ -45,8 +48,8 @@ impl Probes {
         let skip = |reason: String| Skip::new(self_ioam::FAMILY.name, reason);
         let refused = |e: skopos_net::Error| skip(with_causes(&e));
         let no_thread = |e: io::Error| skip(format!("no thread: {e}"));
-        let facts = FactTable::default();
-        let mut probes = Self { prober: None, sink: None, facts, _workers: Vec::new() };
+        let (facts, nodes) = (FactTable::default(), BTreeSet::new());
+        let mut probes = Self { prober: None, sink: None, facts, nodes, _workers: Vec::new() };
         if !config.peers.is_empty() {
             let request =
                 TraceRequest { namespace: config.namespace, nodes: config.nodes.unwrap_or(NODES) };
@@ -68,7 +71,7 @@ impl Probes {
         }
         if let (Some(listen), Some(id), Some(to)) = (config.listen, config.id, config.collector) {
             let sink = ProbeSink::open(listen, (id, domain), to, key.clone());
-            let sink = sink.map_err(refused)?;
+            let sink = sink.map_err(refused)?.of_namespace(config.namespace);
             let taking = Arc::new(Mutex::new(Taking { sink, failure: None }));
             let own = Arc::clone(&taking);
             let work = move || own.lock().map_or(Work::Failed, |mut taking| taking.receive());
@@ -122,10 +125,11 @@ impl Sensor for Probes {
         let Some(taking) = &self.sink else { return Ok(()) };
         let mut taking = taking.lock().map_err(|_| panicked())?;
         let counts = taking.sink.counts();
-        let all: [(&'static Metric, u64); 8] = [
+        let all: [(&'static Metric, u64); 9] = [
             (&self_ioam::TAKEN_TOTAL, counts.taken),
             (&self_ioam::FORGED_TOTAL, counts.forged),
             (&self_ioam::STALE_TOTAL, counts.stale),
+            (&self_ioam::REPLAYED_TOTAL, counts.replayed),
             (&self_ioam::MALFORMED_TOTAL, counts.malformed),
             (&self_ioam::WITHOUT_TRACE_TOTAL, counts.without_trace),
             (&self_ioam::CUT_SHORT_TOTAL, counts.cut_short),
@@ -135,9 +139,14 @@ impl Sensor for Probes {
         for (metric, value) in all {
             sink.set(metric, "", value.into());
         }
-        for (node, data) in taking.sink.nodes() {
+        let nodes = taking.sink.nodes(now());
+        for (node, data) in &nodes {
             sink.set(&ioam_node::DATA, &node.to_string(), u64::from(*data).into());
         }
+        for gone in self.nodes.difference(&nodes.keys().copied().collect()) {
+            sink.remove(&ioam_node::FAMILY, &gone.to_string());
+        }
+        self.nodes = nodes.into_keys().collect();
         taking.failure.take().map_or(Ok(()), |failure| Err(io::Error::other(failure)))
     }
 }

@@ -1,27 +1,23 @@
 //! The copies of other hubs' jobs, for which this hub is the replica.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder};
-use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
-use std::time::Duration;
 
 use skopos_access::{Action, Caller, Denied, is_segment, may};
 use skopos_model::unpoisoned;
+use skopos_store::jobs::IntakeLimits;
 use skopos_store::jobs::replica::{Keeper, Keeping, Message, Reply, TakeError};
-use skopos_store::jobs::{Intake, IntakeLimits, Lts, Retention, SqliteCatalogue};
 use skopos_term::tell;
 use thiserror::Error;
 
-use super::copy_of::{CopyOf, List};
-use super::reads::Reads;
+use super::open_copy::{LISTS, OpenCopy};
 use super::replication::random;
 use super::shared::{AnyError, Shared, described, now};
 use super::store::{Jobs, JobsLimits};
-use crate::catalogue::CataloguePlace;
 
 /// The folder of copies, beside that of jobs.
 const FOLDER: &str = "replicas";
@@ -29,48 +25,45 @@ const FOLDER: &str = "replicas";
 /// The most hubs whose jobs are copied here: each has logs of some gigabytes.
 const MAX_COPIES: usize = 8;
 
-/// The folder of the lists of a copy's jobs, in that of the copy.
-const LISTS: &str = "lists";
-
-/// A copy removes what its primary removes, and nothing else.
-const NO_RETENTION: Retention = Retention { max_age: Duration::MAX, max_bytes: u64::MAX };
-
-/// The copies in a folder. Each is opened when its hub connects.
+/// The copies in a folder. Each is opened when its hub connects, or for the first question.
 #[derive(Debug)]
-pub struct Copies {
+pub struct Copies(Arc<Kept>);
+
+#[derive(Debug)]
+struct Kept {
     folder: Option<PathBuf>,
     site: String,
     limits: IntakeLimits,
+    /// Locked for short times. No file is read meanwhile.
     open: Mutex<BTreeMap<String, Arc<OpenCopy>>>,
+    /// Locked while a copy is opened: that may read gigabytes.
+    opening: Mutex<()>,
     /// Done once the copies of an earlier process are open.
     opened: Once,
+    /// Names of the hubs of which an earlier process has kept a copy that is not open.
+    unread: Mutex<BTreeSet<String>>,
+    /// True while a thread opens copies and lists their jobs.
+    is_preparing: AtomicBool,
 }
 
-#[derive(Debug)]
-struct OpenCopy {
-    hub: String,
-    storage: u64,
-    folder: PathBuf,
-    content: (Arc<Mutex<Intake>>, Arc<Lts>),
-    keeper: Mutex<Keeper>,
-    /// Number of the latest stream. An earlier one ends.
-    stream: AtomicU64,
-    /// Number of the latest stream that has ended.
-    ended: AtomicU64,
-    reading: Mutex<ReadCopy>,
-}
-
-/// The state of a copy that is read.
+/// The copies that a hub shows: those of hubs that are away.
 #[derive(Debug, Default)]
-struct ReadCopy {
-    /// The log of who has read it.
-    reads: Option<Arc<Reads>>,
-    /// The list of its jobs, while its hub is away.
-    list: Option<Arc<List>>,
-    /// Number of the latest list.
-    number: u64,
-    /// The last warning, which is not printed again as long as it is the same.
-    trouble: Option<String>,
+pub struct ShownCopies {
+    /// The copies.
+    pub jobs: Vec<Arc<Jobs>>,
+    /// Names of hubs of which the copy is still being read.
+    pub being_read: Vec<String>,
+    /// Names of hubs of which the copy cannot be read. A warning said why.
+    pub failed: Vec<String>,
+}
+
+impl ShownCopies {
+    /// Returns a text for each copy that is not shown, for people.
+    pub fn missing(&self) -> Vec<String> {
+        let read = |hub| format!("the copy of the jobs of {hub}, which is still being read");
+        let failed = |hub| format!("the copy of the jobs of {hub}, which cannot be read");
+        self.being_read.iter().map(read).chain(self.failed.iter().map(failed)).collect()
+    }
 }
 
 /// The copy of a hub's jobs, for one stream of that hub.
@@ -88,7 +81,7 @@ struct Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        self.open.ended.fetch_max(self.stream, Ordering::Relaxed);
+        self.open.end(self.stream);
     }
 }
 
@@ -114,7 +107,16 @@ impl Copies {
         // the primary takes its records as new ones, and so must the replica.
         let forget_after = limits.intake.forget_after / 2;
         let limits = IntakeLimits { forget_after, ..limits.intake };
-        Self { folder, site: site.to_owned(), limits, open: Mutex::default(), opened: Once::new() }
+        Self(Arc::new(Kept {
+            folder,
+            site: site.to_owned(),
+            limits,
+            open: Mutex::default(),
+            opening: Mutex::default(),
+            opened: Once::new(),
+            unread: Mutex::default(),
+            is_preparing: AtomicBool::new(false),
+        }))
     }
 
     /// Begins a stream of a hub of a site, and returns the first answer. An earlier stream of the hub ends. Blocks.
@@ -131,205 +133,187 @@ impl Copies {
         if !is_segment(hub) || hub.starts_with('.') {
             return Err(CopyError::Invalid("the name of the hub is not one of a hub".to_owned()));
         }
-        if site != self.site {
-            let own = &self.site;
+        if site != self.0.site {
+            let own = &self.0.site;
             let why = format!("the hub is one of the site `{site}`, and this one of `{own}`");
             return Err(CopyError::Invalid(why));
         }
-        self.open_all();
-        let mut all = unpoisoned(self.open.lock());
-        if all.get(hub).is_some_and(|open| open.storage != storage) {
-            // It must be compared with the files.
-            all.remove(hub);
-        }
-        if all.len() >= MAX_COPIES && !all.contains_key(hub) {
-            // A hub that sends comes before one that is away.
-            let away = all.iter().find(|(_, open)| !open.is_followed()).map(|(hub, _)| hub.clone());
-            away.map(|hub| all.remove(&hub));
-        }
-        let open = match all.get(hub) {
-            Some(open) => open.clone(),
-            None if all.len() >= MAX_COPIES => {
-                let why = format!("this hub keeps the copies of {MAX_COPIES} hubs already");
-                return Err(CopyError::Failed(why));
-            }
-            None => {
-                let folder = self.folder.as_ref();
-                let unknown = || CopyError::Failed("the place of copies is not known".to_owned());
-                let folder = folder.ok_or_else(unknown)?.join(hub);
-                let failed = |e: &dyn std::error::Error| CopyError::Failed(described(e));
-                let id = random().map_err(|e| failed(&e))?;
-                let keeping = Keeping { site, storage, id };
-                let open = OpenCopy::open(hub, &folder, keeping, self.limits);
-                let open = Arc::new(open.map_err(|e| failed(&*e))?);
-                all.insert(hub.to_owned(), open.clone());
-                open
-            }
-        };
-        drop(all);
+        let open = self.0.followed(hub, storage)?;
         let mut keeper = unpoisoned(open.keeper.lock());
-        let stream = open.stream.fetch_add(1, Ordering::Relaxed) + 1;
+        let stream = open.begin();
         let welcome = keeper.begin();
         drop(keeper);
-        // The list is one of the time before this stream.
-        unpoisoned(open.reading.lock()).list = None;
+        open.forget_list();
         Ok((Copy { following: Arc::new(Following { open, stream }) }, welcome))
     }
 
-    /// Opens the copies that an earlier process has kept.
-    fn open_all(&self) {
-        let Some(folder) = &self.folder else { return };
-        self.opened.call_once(|| {
-            let names = fs::read_dir(folder).into_iter().flatten().flatten();
-            let names = names.filter_map(|file| file.file_name().into_string().ok());
-            let mut all = unpoisoned(self.open.lock());
-            for hub in names.filter(|name| is_segment(name) && !name.starts_with('.')) {
-                if all.len() >= MAX_COPIES {
-                    tell(format!(
-                        "warning: of more than {MAX_COPIES} copies of jobs, some are not read"
-                    ));
-                    break;
+    /// Returns the copies of the hubs that are away, without the jobs that this hub has itself. A copy that was not read yet is
+    /// read on another thread meanwhile.
+    pub(super) fn shown(&self, own: Option<&Arc<Shared>>) -> ShownCopies {
+        let mut shown = ShownCopies::default();
+        if self.0.opened.is_completed() {
+            shown.failed.extend(unpoisoned(self.0.unread.lock()).iter().cloned());
+            for open in self.0.all().into_iter().filter(|open| !open.is_followed()) {
+                match open.shown(own) {
+                    Some(copy) => shown.jobs.push(copy),
+                    None if open.has_failed() => shown.failed.push(open.hub.clone()),
+                    None => shown.being_read.push(open.hub.clone()),
                 }
-                match self.kept(&hub, &folder.join(&hub)) {
-                    Ok(open) => all.extend(open.map(|open| (hub, Arc::new(open)))),
+            }
+        } else {
+            shown.being_read = self.0.names();
+        }
+        if !shown.being_read.is_empty() && !self.0.prepare() {
+            shown.failed.append(&mut shown.being_read);
+        }
+        shown
+    }
+
+    /// Returns a copy, in which jobs are found by their ids. Blocks while copies are opened.
+    ///
+    /// # Errors
+    /// Its log of reads cannot be opened.
+    pub(super) fn any(&self) -> Result<Option<Arc<Jobs>>, AnyError> {
+        self.0.open_all();
+        let first = self.0.all().into_iter().next();
+        first.map(|open| open.by_id(&self.0.site)).transpose()
+    }
+
+    /// Returns the copy of a storage, in which jobs are found by their ids. Blocks while copies are opened.
+    ///
+    /// # Errors
+    /// Its log of reads cannot be opened.
+    pub(super) fn of_storage(&self, storage: u64) -> Result<Option<Arc<Jobs>>, AnyError> {
+        self.0.open_all();
+        let found = self.0.all().into_iter().find(|open| open.storage == storage);
+        found.map(|open| open.by_id(&self.0.site)).transpose()
+    }
+
+    /// Returns the names of the hubs of which this hub keeps a copy.
+    pub(super) fn hubs(&self) -> Vec<String> {
+        self.0.names()
+    }
+}
+
+impl Kept {
+    fn all(&self) -> Vec<Arc<OpenCopy>> {
+        unpoisoned(self.open.lock()).values().cloned().collect()
+    }
+
+    /// Returns the names of the hubs that have a folder of this site's copies.
+    fn names(&self) -> Vec<String> {
+        let files = self.folder.as_ref().and_then(|folder| fs::read_dir(folder).ok());
+        let files = files.into_iter().flatten().flatten();
+        let is_kept = |file: &fs::DirEntry| match Keeper::kept_in(&file.path()) {
+            Ok(known) => known.is_some_and(|(site, _)| site == self.site),
+            // The thread that opens it says why it cannot be read.
+            Err(_) => true,
+        };
+        let names = files.filter(is_kept).filter_map(|file| file.file_name().into_string().ok());
+        names.filter(|name| is_segment(name) && !name.starts_with('.')).collect()
+    }
+
+    /// Returns the copy of a hub that sends, which is opened if it is not. A copy of another storage stays as it is: it may be
+    /// the only one of its jobs.
+    fn followed(&self, hub: &str, storage: u64) -> Result<Arc<OpenCopy>, CopyError> {
+        self.open_all();
+        let _opening = unpoisoned(self.opening.lock());
+        let mut all = unpoisoned(self.open.lock());
+        if let Some(open) = all.get(hub).filter(|open| open.storage == storage) {
+            return Ok(open.clone());
+        }
+        // A person has removed the others, or promoted them.
+        all.retain(|_, open| open.is_followed() || open.folder.exists());
+        if all.len() >= MAX_COPIES && !all.contains_key(hub) {
+            let why = format!(
+                "this hub keeps the copies of {MAX_COPIES} hubs already; promote or remove one of them"
+            );
+            return Err(CopyError::Failed(why));
+        }
+        drop(all);
+        let unknown = || CopyError::Failed("the place of copies is not known".to_owned());
+        let folder = self.folder.as_ref().ok_or_else(unknown)?.join(hub);
+        let failed = |e: &dyn std::error::Error| CopyError::Failed(described(e));
+        let id = random().map_err(|e| failed(&e))?;
+        let keeping = Keeping { site: &self.site, storage, id };
+        let open = OpenCopy::open(hub, &folder, keeping, self.limits);
+        let open = Arc::new(open.map_err(|e| failed(&*e))?);
+        unpoisoned(self.unread.lock()).remove(hub);
+        unpoisoned(self.open.lock()).insert(hub.to_owned(), open.clone());
+        Ok(open)
+    }
+
+    /// Opens the copies that an earlier process has kept. Blocks.
+    fn open_all(&self) {
+        self.opened.call_once(|| {
+            let mut names = self.names();
+            let further = names.split_off(names.len().min(MAX_COPIES));
+            if !further.is_empty() {
+                let hubs = further.join(", ");
+                tell(format!(
+                    "warning: a hub reads {MAX_COPIES} copies of jobs, and not those of {hubs}"
+                ));
+            }
+            unpoisoned(self.unread.lock()).extend(further);
+            for hub in names {
+                let _opening = unpoisoned(self.opening.lock());
+                match self.kept(&hub) {
+                    Ok(open) => {
+                        let open = open.map(|open| (hub, Arc::new(open)));
+                        unpoisoned(self.open.lock()).extend(open);
+                    }
                     Err(e) => {
                         let why = described(&*e);
                         tell(format!(
                             "warning: the copy of the jobs of {hub} cannot be read: {why}"
                         ));
+                        unpoisoned(self.unread.lock()).insert(hub);
                     }
                 }
             }
         });
     }
 
-    /// Opens the copy in a folder; `None` if there is none of this site.
-    fn kept(&self, hub: &str, folder: &Path) -> Result<Option<OpenCopy>, AnyError> {
-        let known = Keeper::kept_in(folder)?.filter(|(site, _)| *site == self.site);
+    /// Opens the copy of a hub; `None` if there is none of this site.
+    fn kept(&self, hub: &str) -> Result<Option<OpenCopy>, AnyError> {
+        let Some(folder) = self.folder.as_ref().map(|folder| folder.join(hub)) else {
+            return Ok(None);
+        };
+        let known = Keeper::kept_in(&folder)?.filter(|(site, _)| *site == self.site);
         let Some((site, storage)) = known else { return Ok(None) };
         let keeping = Keeping { site: &site, storage, id: 0 };
-        OpenCopy::open(hub, folder, keeping, self.limits).map(Some)
+        OpenCopy::open(hub, &folder, keeping, self.limits).map(Some)
     }
 
-    /// Returns the copies of the hubs that are away, without the jobs that this hub has itself.
-    pub(super) fn shown(&self, own: Option<&Arc<Shared>>) -> Vec<Arc<Jobs>> {
-        self.open_all();
-        let all: Vec<Arc<OpenCopy>> = unpoisoned(self.open.lock()).values().cloned().collect();
-        all.into_iter().filter_map(|open| open.shown(&self.site, own)).collect()
-    }
-
-    /// Returns a copy, in which jobs are found by their ids.
-    ///
-    /// # Errors
-    /// Its log of reads cannot be opened.
-    pub(super) fn any(&self) -> Result<Option<Arc<Jobs>>, AnyError> {
-        self.open_all();
-        let first = unpoisoned(self.open.lock()).values().next().cloned();
-        first.map(|open| open.by_id(&self.site)).transpose()
-    }
-
-    /// Returns the copy of a storage, in which jobs are found by their ids.
-    ///
-    /// # Errors
-    /// Its log of reads cannot be opened.
-    pub(super) fn of_storage(&self, storage: u64) -> Result<Option<Arc<Jobs>>, AnyError> {
-        self.open_all();
-        let found = unpoisoned(self.open.lock()).values().find(|it| it.storage == storage).cloned();
-        found.map(|open| open.by_id(&self.site)).transpose()
+    /// Has a thread open the copies and list the jobs of those that are not followed, unless one does so already. Returns false
+    /// if no thread can be started.
+    fn prepare(self: &Arc<Self>) -> bool {
+        if self.is_preparing.swap(true, Ordering::Relaxed) {
+            return true;
+        }
+        let kept = self.clone();
+        let prepare = move || {
+            // Also if it panics, so that the next question starts another one.
+            let _done = Done(&kept.is_preparing);
+            kept.open_all();
+            for open in kept.all() {
+                open.list(&kept.site);
+            }
+        };
+        let thread = std::thread::Builder::new().name("job-copies".to_owned()).spawn(prepare);
+        if thread.is_err() {
+            self.is_preparing.store(false, Ordering::Relaxed);
+        }
+        thread.is_ok()
     }
 }
 
-impl OpenCopy {
-    fn open(
-        hub: &str,
-        folder: &Path,
-        keeping: Keeping<'_>,
-        limits: IntakeLimits,
-    ) -> Result<Self, AnyError> {
-        let keeper = Keeper::open(folder, keeping, limits, now())?;
-        match fs::remove_dir_all(folder.join(LISTS)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
-            _ => {}
-        }
-        Ok(Self {
-            hub: hub.to_owned(),
-            storage: keeping.storage,
-            folder: folder.to_path_buf(),
-            content: keeper.content(),
-            keeper: Mutex::new(keeper),
-            stream: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-            reading: Mutex::default(),
-        })
-    }
+/// Notes the end of a thread when it is dropped.
+struct Done<'d>(&'d AtomicBool);
 
-    /// Returns true while the hub sends: then it answers for its jobs itself.
-    fn is_followed(&self) -> bool {
-        self.stream.load(Ordering::Relaxed) > self.ended.load(Ordering::Relaxed)
-    }
-
-    /// Returns the copy with the list of its jobs; `None` if its hub is there or, after a warning, if the list cannot be made.
-    fn shown(&self, site: &str, own: Option<&Arc<Shared>>) -> Option<Arc<Jobs>> {
-        if self.is_followed() {
-            return None;
-        }
-        let mut reading = unpoisoned(self.reading.lock());
-        // A stream that begins drops the list after this lock was released.
-        if self.is_followed() {
-            return None;
-        }
-        let listed = self.listed(&mut reading, site);
-        let trouble = listed.as_ref().err().map(|e| described(&**e));
-        if trouble != reading.trouble {
-            let of = &self.hub;
-            let warn =
-                |why| tell(format!("warning: the copy of the jobs of {of} is not shown: {why}"));
-            trouble.iter().for_each(warn);
-            reading.trouble = trouble;
-        }
-        let (list, reads) = listed.ok()?;
-        let (hub, storage) = (self.hub.clone(), self.storage);
-        let copy = CopyOf { hub, storage, own: own.cloned(), list: Some(list.clone()) };
-        Some(Arc::new(Jobs::of_copy(list.shared.clone(), reads, copy)))
-    }
-
-    fn listed(
-        &self,
-        reading: &mut ReadCopy,
-        site: &str,
-    ) -> Result<(Arc<List>, Arc<Reads>), AnyError> {
-        let reads = self.reads(reading)?;
-        if let Some(list) = &reading.list {
-            return Ok((list.clone(), reads));
-        }
-        reading.number += 1;
-        let folder = self.folder.join(LISTS).join(reading.number.to_string());
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let catalogue = CataloguePlace::new(&folder, None).open()?;
-        let shared = Arc::new(Shared::new(site, self.content.clone(), catalogue, NO_RETENTION));
-        let list = Arc::new(List { shared, folder });
-        list.shared.list_copy()?;
-        reading.list = Some(list.clone());
-        Ok((list, reads))
-    }
-
-    /// Returns the copy, in which jobs are found by their ids.
-    fn by_id(&self, site: &str) -> Result<Arc<Jobs>, AnyError> {
-        let mut reading = unpoisoned(self.reading.lock());
-        let reads = self.reads(&mut reading)?;
-        drop(reading);
-        let catalogue = Box::new(SqliteCatalogue::in_memory()?);
-        let shared = Arc::new(Shared::new(site, self.content.clone(), catalogue, NO_RETENTION));
-        let (hub, storage) = (self.hub.clone(), self.storage);
-        let copy = CopyOf { hub, storage, own: None, list: None };
-        Ok(Arc::new(Jobs::of_copy(shared, reads, copy)))
-    }
-
-    fn reads(&self, reading: &mut ReadCopy) -> Result<Arc<Reads>, AnyError> {
-        if reading.reads.is_none() {
-            reading.reads = Some(Arc::new(Reads::open(&self.folder.join("reads"))?));
-        }
-        reading.reads.clone().ok_or_else(|| "the log of reads is not open".into())
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -342,7 +326,7 @@ impl Copy {
         let failed = |e: &dyn std::error::Error| CopyError::Failed(described(e));
         let Following { open, stream } = &*self.following;
         let mut keeper = unpoisoned(open.keeper.lock());
-        if open.stream.load(Ordering::Relaxed) != *stream {
+        if !open.is_latest(*stream) {
             return Err(CopyError::Failed("another stream of this hub has begun".to_owned()));
         }
         let mut replies = Vec::new();
@@ -410,11 +394,10 @@ pub fn take_over(jobs: &Path, hub: &str, to: &Path) -> Result<(), TakeOverError>
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use skopos_access::{Invitation, Names, Role, User};
 
     use super::*;
+    use crate::jobs::tests::eventually;
 
     fn node(name: &str, is_hub: bool) -> Caller {
         Caller::Node(Names { site: "s".to_owned(), node: name.to_owned(), is_hub })
@@ -457,7 +440,53 @@ mod tests {
         begin(&copies, &own, ("hub1", "s"), 7).expect("its own");
         begin(&copies, &Caller::Owner, ("hub1", "s"), 7).expect("the owner may do all");
         let other = begin(&copies, &own, ("hub1", "s"), 8).expect_err("another storage");
-        assert!(other.contains("another storage") || other.contains("another process"), "{other}");
+        assert!(other.contains("copy of another storage"), "{other}");
+        eventually("the copy is shown all the same", || copies.shown(None).jobs.len() == 1);
+        assert_eq!(copies.shown(None).missing(), [""; 0]);
+        // A person removes the copy, so that there is room for the new one.
+        std::fs::remove_dir_all(folder.path().join("replicas/hub1")).expect("removed");
+        begin(&copies, &own, ("hub1", "s"), 8).expect("the new storage");
+    }
+
+    #[test]
+    fn a_list_is_made_on_another_thread_and_a_copy_without_one_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copies = Copies::new(Some(&folder.path().join("jobs")), "s", &JobsLimits::default());
+        assert_eq!(copies.shown(None).missing(), [""; 0], "there is no copy");
+        let own = node("hub1", true);
+        let followed = begin(&copies, &own, ("hub1", "s"), 7).expect("begun");
+        assert_eq!(copies.shown(None).missing(), [""; 0], "its hub answers");
+        drop(followed);
+        let lists = folder.path().join("replicas/hub1").join(LISTS);
+        std::fs::write(&lists, "").expect("written");
+        assert_eq!(copies.shown(None).being_read, ["hub1"], "no question waits");
+        eventually("the failure is named", || copies.shown(None).failed == ["hub1"]);
+        std::fs::remove_file(&lists).expect("removed");
+        // Another stream begins and ends.
+        drop(begin(&copies, &own, ("hub1", "s"), 7).expect("begun"));
+        eventually("the copy is shown", || copies.shown(None).jobs.len() == 1);
+        eventually("the thread has ended", || Arc::strong_count(&copies.0) == 1);
+        drop(copies);
+        let copies = Copies::new(Some(&folder.path().join("jobs")), "s", &JobsLimits::default());
+        let shown = || copies.shown(None);
+        assert_eq!((shown().jobs.len(), shown().failed), (0, vec![]), "no question waits");
+        eventually("an earlier process has kept it", || shown().jobs.len() == 1);
+    }
+
+    #[test]
+    fn a_hub_without_room_is_refused_and_no_copy_is_hidden_for_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copies = Copies::new(Some(&folder.path().join("jobs")), "s", &JobsLimits::default());
+        let begin_of = |at: usize| {
+            let hub = format!("hub{at}");
+            begin(&copies, &node(&hub, true), (&hub, "s"), 7).map(drop)
+        };
+        (0..MAX_COPIES).for_each(|at| begin_of(at).expect("begun"));
+        let why = begin_of(MAX_COPIES).expect_err("refused");
+        assert!(why.contains("promote or remove"), "{why}");
+        eventually("all are shown", || copies.shown(None).jobs.len() == MAX_COPIES);
+        std::fs::remove_dir_all(folder.path().join("replicas/hub0")).expect("removed");
+        begin_of(MAX_COPIES).expect("there is room");
     }
 
     #[test]

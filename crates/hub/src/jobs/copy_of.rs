@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use skopos_model::job::JobId;
+use skopos_model::job::{JobId, JobStart};
 use skopos_store::jobs::{Change, JobEntry, JobKey, Visibility, catalogue};
 
 use super::sealed::OfSite;
@@ -26,9 +26,28 @@ pub(super) struct CopyOf {
 }
 
 impl CopyOf {
-    /// Returns true if this hub has records of the job itself.
-    pub(super) fn hides(&self, id: &JobId) -> bool {
-        self.own.as_ref().is_some_and(|own| own.lts.may_have(id) || own.intake().job(id).is_some())
+    /// Returns true if this hub has a job of the copy itself.
+    pub(super) fn hides(&self, shared: &Shared, id: &JobId) -> bool {
+        let Some(own) = self.own_start(id) else { return false };
+        let copied = self.copied(shared, id).ok().flatten();
+        copied.is_some_and(|copied| is_same(&own, &copied))
+    }
+
+    /// Returns true if this hub has the job of an entry of the copy itself.
+    pub(super) fn hides_entry(&self, copied: &JobEntry) -> bool {
+        self.own_start(&copied.id).is_some_and(|own| is_same(&own, copied))
+    }
+
+    /// Returns the start of the job with this id that this hub has itself.
+    fn own_start(&self, id: &JobId) -> Option<JobStart> {
+        let own = self.own.as_ref()?;
+        let running = own.intake().job(id).map(|job| job.entry().start.clone());
+        let start = match running {
+            Some(start) => start,
+            None if own.lts.may_have(id) => own.finished(id).ok()??.start,
+            None => None,
+        };
+        start.map(|start| start.value)
     }
 
     /// Returns the entry of a job, from the list or from its records.
@@ -37,9 +56,10 @@ impl CopyOf {
         shared: &Shared,
         id: &JobId,
     ) -> Result<Option<JobEntry>, catalogue::Error> {
-        if self.hides(id) {
-            return Ok(None);
-        }
+        Ok(self.copied(shared, id)?.filter(|copied| !self.hides_entry(copied)))
+    }
+
+    fn copied(&self, shared: &Shared, id: &JobId) -> Result<Option<JobEntry>, catalogue::Error> {
         if self.list.is_some() {
             return shared.catalogue.get(&Visibility::Everything, &shared.site, id);
         }
@@ -48,6 +68,12 @@ impl CopyOf {
         };
         shared.copied(id).map_err(failed)
     }
+}
+
+/// Returns true if a job of this hub is one of a copy. Its start must be the same: any node may send other records under an id, or
+/// another start, and must not hide a job thereby.
+fn is_same(own: &JobStart, copied: &JobEntry) -> bool {
+    copied.start.as_ref().is_some_and(|start| start.value == *own)
 }
 
 /// The list of a copy's jobs: a catalogue that was made of its records when its hub went away. Until the hub comes back, they

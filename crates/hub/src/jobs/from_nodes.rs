@@ -1,10 +1,12 @@
 //! Records that nodes deliver over the live plane, and the jobs that run on them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use skopos_access::Caller;
 use skopos_model::job::{JobId, JobState};
+use skopos_store::jobs::catalogue::MAX_CONDITIONS;
 use skopos_store::jobs::spool::Sent;
 use skopos_store::jobs::{Filter, JobRow, PageRequest, Visibility};
 use skopos_wire::{Asker, Delivered, Delivery, JobsOfNode, MAX_JOBS_OF_NODE, Taker};
@@ -16,8 +18,11 @@ use super::shared::{described, now};
 use super::spooled::store_batch;
 use super::store::Jobs;
 
-/// The most runs of one job that are looked at, those that began last first.
-const MAX_RUNS: usize = 16;
+/// The most jobs that a search looks at, those that began last first: some runs of each, or jobs of a node whose ends were lost.
+const MAX_FOUND: usize = 4096;
+
+/// Time in which the standing of a node's jobs is looked up. Then its request waits for the next round: other nodes need its place.
+const LOOKUP_TIME: Duration = Duration::from_secs(2);
 
 /// Answers nodes that deliver.
 pub(crate) struct FromNodes {
@@ -37,21 +42,27 @@ impl FromNodes {
         // Without a folder nobody has stored a job.
         let Some(jobs) = jobs else { return Ok(JobsOfNode::default()) };
         let of_node = Filter { host: Some(node.to_owned()), ..running(&jobs) };
-        let rows = find(&jobs, of_node, MAX_JOBS_OF_NODE)?;
         let is_running =
             |row: &JobRow| may_run(row.started, row.requested.get("wall_seconds").copied(), now());
+        let rows = find(&jobs, of_node)?.into_iter().filter(is_running).take(MAX_JOBS_OF_NODE);
         let mut of_node = JobsOfNode::default();
-        of_node.running.extend(rows.into_iter().filter(is_running).map(|row| row.id));
-        for id in seen {
-            if of_node.running.iter().any(|running| running.job() == id) {
-                continue;
+        of_node.running.extend(rows.map(|row| row.id));
+        let is_known = |id: &String| of_node.running.iter().any(|running| running.job() == id);
+        let seen: Vec<String> = seen.into_iter().filter(|id| !is_known(id)).collect();
+        let until = Instant::now() + LOOKUP_TIME;
+        for ids in seen.chunks(MAX_CONDITIONS) {
+            if Instant::now() >= until {
+                return Err("the jobs of the node cannot be looked up in time".to_owned());
             }
-            match standing(&jobs, &id)? {
-                Standing::Unknown => {}
-                Standing::Open(id) if of_node.running.len() < MAX_JOBS_OF_NODE => {
-                    of_node.running.push(id);
+            for standing in standings(&jobs, ids)? {
+                match standing {
+                    Standing::Open(id) if of_node.running.len() < MAX_JOBS_OF_NODE => {
+                        of_node.running.push(id);
+                    }
+                    Standing::Open(id) | Standing::Elsewhere(id) => {
+                        of_node.elsewhere.push(id.job().to_owned());
+                    }
                 }
-                Standing::Open(_) | Standing::Elsewhere => of_node.elsewhere.push(id),
             }
         }
         Ok(of_node)
@@ -59,15 +70,22 @@ impl FromNodes {
 }
 
 impl Taker for FromNodes {
-    fn take(&self, asker: Asker<'_>, delivery: Delivery) -> Delivered {
+    fn take(&self, asker: Asker<'_>, delivery: Delivery) -> Result<Delivered, String> {
         let Asker { caller, node, is_by_name } = asker;
+        if !is_by_name && let Some(hub) = self.place.copies().hubs().first() {
+            // The node may be one of that hub, which is away.
+            return Err(format!(
+                "this hub keeps the copy of the jobs of {hub}: if it takes the records of this node, name it as `hub` in \
+                 the table [jobs]"
+            ));
+        }
         // Names of files are not for nodes.
         let later = |why: String| {
             let is_owner = *caller == Caller::Owner;
             let plain = || "the hub cannot use its jobs now".to_owned();
             Delivered::Sent(Sent::Later(if is_owner { why } else { plain() }))
         };
-        match delivery {
+        Ok(match delivery {
             Delivery::Jobs(seen) => {
                 // A node that asks all hubs delivers to none yet.
                 if is_by_name {
@@ -79,32 +97,37 @@ impl Taker for FromNodes {
                 Ok(jobs) => Delivered::Sent(store_batch(&jobs, caller, &batch)),
                 Err(e) => later(e.to_string()),
             },
-        }
+        })
     }
 }
 
 /// A job that a node sees, and that is not known to run there.
 enum Standing {
-    /// No record of it has come.
-    Unknown,
     /// This run of it may be on the node: its start has not come, or names no nodes.
     Open(JobId),
     /// It has ended, or runs on other nodes.
-    Elsewhere,
+    Elsewhere(JobId),
 }
 
-/// Returns the standing of the job with an id, by its last run.
-fn standing(jobs: &Jobs, id: &str) -> Result<Standing, String> {
+/// Returns the standing of each job with one of these ids, by its last run. Jobs of which no record has come have none.
+fn standings(jobs: &Jobs, ids: &[String]) -> Result<Vec<Standing>, String> {
     let site = Some(jobs.site().to_owned());
-    let filter = Filter { job: Some(id.to_owned()), site, ..Filter::new(Visibility::Everything) };
-    let rows = find(jobs, filter, MAX_RUNS)?;
-    let Some(last) = rows.into_iter().max_by_key(|row| row.id.generation()) else {
-        return Ok(Standing::Unknown);
+    let ids = ids.iter().cloned().collect();
+    let filter = Filter { ids, site, ..Filter::new(Visibility::Everything) };
+    let mut last: BTreeMap<String, JobRow> = BTreeMap::new();
+    for row in find(jobs, filter)? {
+        let run = row.id.generation();
+        match last.get_mut(row.id.job()) {
+            Some(known) if known.id.generation() > run => {}
+            Some(known) => *known = row,
+            None => drop(last.insert(row.id.job().to_owned(), row)),
+        }
+    }
+    let standing = |row: JobRow| match row.state {
+        JobState::Running | JobState::Orphan if row.nodes == 0 => Standing::Open(row.id),
+        _ => Standing::Elsewhere(row.id),
     };
-    Ok(match last.state {
-        JobState::Running | JobState::Orphan if last.nodes == 0 => Standing::Open(last.id),
-        _ => Standing::Elsewhere,
-    })
+    Ok(last.into_values().map(standing).collect())
 }
 
 /// Returns the condition for the jobs of a site that run.
@@ -113,16 +136,22 @@ fn running(jobs: &Jobs) -> Filter {
     Filter { states: vec![JobState::Running], site, ..Filter::new(Visibility::Everything) }
 }
 
-fn find(jobs: &Jobs, filter: Filter, most: usize) -> Result<Vec<JobRow>, String> {
-    let request = PageRequest { most, ..PageRequest::default() };
-    let page = jobs.search(&Caller::Owner, filter, &request).map_err(|e| described(&e))?;
-    Ok(page.items)
+/// Returns the jobs that pass a filter, those that began last first, and not many more than [`MAX_FOUND`].
+fn find(jobs: &Jobs, filter: Filter) -> Result<Vec<JobRow>, String> {
+    let (mut rows, mut request) = (Vec::new(), PageRequest::default());
+    loop {
+        let page = jobs.search(&Caller::Owner, filter.clone(), &request);
+        let page = page.map_err(|e| described(&e))?;
+        rows.extend(page.items);
+        request.after = page.next;
+        if request.after.is_none() || rows.len() >= MAX_FOUND {
+            return Ok(rows);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use skopos_model::Timestamp;
     use skopos_model::job::{JobRecord, Kind};
     use skopos_store::jobs::StoredRecord;
@@ -145,7 +174,7 @@ mod tests {
         let batch = SpooledBatch { producer: "test".to_owned(), epoch: now().as_nanos(), records };
         let answer = jobs.take(OF_N01, Delivery::Records(batch));
         let new = documents.len() as u64;
-        assert_eq!(answer, Delivered::Sent(Sent::Acknowledged { new }));
+        assert_eq!(answer, Ok(Delivered::Sent(Sent::Acknowledged { new })));
     }
 
     #[test]
@@ -157,8 +186,8 @@ mod tests {
         let ask = |seen: &[&str]| {
             let seen = seen.iter().map(|id| (*id).to_owned()).collect();
             match jobs.take(OF_N01, Delivery::Jobs(seen)) {
-                Delivered::Jobs(jobs) => jobs,
-                Delivered::Sent(sent) => panic!("{sent:?}"),
+                Ok(Delivered::Jobs(jobs)) => jobs,
+                other => panic!("{other:?}"),
             }
         };
         assert_eq!(ask(&["1"]), JobsOfNode::default(), "without a folder");
@@ -190,6 +219,39 @@ mod tests {
             states = runs.chain(elsewhere.into_iter().map(|id| (id, "elsewhere"))).collect();
         }
         assert_eq!(ask(&[]).running.len(), 1, "a job whose nodes are not known is not told");
+        // More than one search has, with further runs of a job.
+        let ended = [1, 2, 3].map(|run| ("plain", run, Kind::End, end));
+        store(&jobs, &[&ended[..], &[("plain", 9, Kind::Start, "{}")]].concat());
+        let unknown: Vec<String> = (0..3 * MAX_CONDITIONS).map(|at| format!("x{at}")).collect();
+        let many: Vec<&str> = unknown.iter().map(String::as_str).chain(seen).collect();
+        let last = JobId::new("plain", 9).expect("an id");
+        while !ask(&many).running.contains(&last) {
+            assert!(Instant::now() < until, "{:?}", ask(&many));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let JobsOfNode { running, mut elsewhere } = ask(&many);
+        elsewhere.sort();
+        assert_eq!(
+            (running.len(), elsewhere),
+            (3, vec!["lost".into(), "over".into(), "there".into()])
+        );
+    }
+
+    #[test]
+    fn a_hub_with_a_copy_does_not_take_the_nodes_of_its_primary() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = JobsPlace::new(Some(folder.path().join("jobs")), "s", JobsSettings::default());
+        let jobs = FromNodes::new(Arc::new(place), Delivering::default());
+        let ask = |is_by_name| {
+            let asker = Asker { is_by_name, ..OF_N01 };
+            jobs.take(asker, Delivery::Jobs(Vec::new()))
+        };
+        assert!(ask(false).is_ok());
+        let begun = jobs.place.copies().begin(&Caller::Owner, ("hub1", "s"), 7);
+        drop(begun.expect("a copy"));
+        let why = ask(false).expect_err("refused");
+        assert!(why.contains("the copy of the jobs of hub1"), "{why}");
+        assert!(ask(true).is_ok(), "the node is configured for this hub");
     }
 
     fn expected() -> BTreeMap<String, &'static str> {

@@ -8,8 +8,8 @@
 //! the caller may read it.
 //!
 //! Read in this order: `batch`, `signal`, `replication`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `stored`,
-//! `turn`, `pushing`, `storing`, `reads`, `copy_of`, `store`,
-//! `replicating`, `copies`, `place`, `spooled`, `node_facts`, `from_nodes`, `mds`, `judging`, `columns`, `download`.
+//! `turn`, `looked_up`, `pushing`, `storing`, `reads`, `copy_of`, `store`,
+//! `replicating`, `open_copy`, `copies`, `place`, `spooled`, `node_facts`, `from_nodes`, `mds`, `judging`, `columns`, `download`.
 
 mod batch;
 mod signal;
@@ -22,6 +22,7 @@ mod chores;
 mod threads;
 mod stored;
 mod turn;
+mod looked_up;
 mod pushing;
 mod storing;
 mod reads;
@@ -29,6 +30,7 @@ mod copy_of;
 mod store;
 mod segments;
 mod replicating;
+mod open_copy;
 mod copies;
 mod place;
 mod spooled;
@@ -44,16 +46,19 @@ mod download;
 #[cfg(test)]
 mod download_tests;
 #[cfg(test)]
+mod copy_tests;
+#[cfg(test)]
 mod turn_tests;
 #[cfg(test)]
 mod tests;
 
 pub use batch::{BatchError, RecordColumns};
 pub use columns::{PlacedRecord, download_schema, records_of};
-pub use copies::{Copies, Copy, CopyError, TakeOverError, take_over};
+pub use copies::{Copies, Copy, CopyError, ShownCopies, TakeOverError, take_over};
 pub(crate) use delivering::Delivering;
 pub use download::{Download, MAX_FOUND, MAX_PORTIONS, OfJob, Places, Portion, Wanted, holder_of};
 pub(crate) use from_nodes::FromNodes;
+pub use looked_up::LookedUp;
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
 pub(crate) use node_facts::NodeFacts;
 pub use place::{JobsPlace, JobsSettings, PlaceError};
@@ -65,5 +70,5 @@ pub use skopos_store::jobs::{Progress, RecordSum, SegmentFile, StoredRecord, rep
 pub(crate) use spooled::SpoolTaker;
 pub use spooled::store_batch;
 pub use store::{AckLevel, Awaiting, Jobs, JobsLimits, Piece};
-pub use stored::{Session, StoreError, Stored, Visit};
+pub use stored::{Lookup, Session, StoreError, Stored, Visit};
 pub use turn::{StoreTurn, WaitingBytes};

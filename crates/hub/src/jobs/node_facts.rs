@@ -40,8 +40,8 @@ const MAX_STARTS: usize = 64;
 const EPOCH_STEP: i64 = 60_000_000_000;
 
 /// Age of the last poll of a source beyond which its values are left out: a sensor that has ended must not look alive.
-/// Adaptive intervals are shorter.
-const MAX_SILENCE: Duration = Duration::from_secs(300);
+/// It is three times the longest interval that a source needs, that of `smart`. Intervals that are configured may be longer.
+const MAX_SILENCE: Duration = Duration::from_secs(900);
 
 /// Time after its requested end, or without one after its start, from which on a job without an end is taken for one whose
 /// end was lost.

@@ -10,7 +10,7 @@ use skopos_model::unpoisoned;
 use skopos_store::jobs::{SegmentFiles, StoredRecord};
 use thiserror::Error;
 
-use super::copies::Copies;
+use super::copies::{Copies, ShownCopies};
 use super::replicating::{Replicating, known_storage};
 use super::segments::SegmentsPlace;
 use super::shared::described;
@@ -152,9 +152,9 @@ impl JobsPlace {
     ///
     /// # Errors
     /// This hub's own jobs cannot be opened.
-    pub fn shown_copies(&self) -> Result<Vec<Arc<Jobs>>, PlaceError> {
+    pub fn shown_copies(&self) -> Result<ShownCopies, PlaceError> {
         if self.is_without_hub || self.settings.database.is_some() {
-            return Ok(Vec::new());
+            return Ok(ShownCopies::default());
         }
         let own = self.get()?;
         Ok(self.copies.shown(own.as_ref().map(|own| &own.shared)))

@@ -1,7 +1,5 @@
 //! The sealed parts of a site, for its intake.
 
-use std::cell::RefCell;
-
 use skopos_model::job::JobId;
 use skopos_store::history::Error as LogError;
 use skopos_store::jobs::{JobEntry, Lts, Mark, PartRef, SealedParts, Version};
@@ -21,21 +19,28 @@ impl SealedParts for OfSite<'_> {
 }
 
 /// The sealed parts of one job, which were read before the intake was locked.
+#[derive(Debug)]
 pub(super) struct ReadParts {
     id: JobId,
     version: Version,
-    parts: RefCell<Option<Parts>>,
+    /// The number of its next part, its marks, and the entry of its parts.
+    parts: (u32, Vec<Mark>, JobEntry),
 }
-
-/// The answer about a job: the number of its next part, its marks, and the entry of its parts.
-type Parts = Result<(u32, Vec<Mark>, JobEntry), LogError>;
 
 impl ReadParts {
     /// Reads the parts of a job.
-    pub(super) fn read(of_site: &OfSite<'_>, id: JobId) -> Self {
+    ///
+    /// # Errors
+    /// A segment cannot be read.
+    pub(super) fn read(of_site: &OfSite<'_>, id: JobId) -> Result<Self, LogError> {
         let version = of_site.lts.version();
-        let parts = RefCell::new(Some(of_site.of_job(&id)));
-        Self { id, version, parts }
+        let parts = of_site.of_job(&id)?;
+        Ok(Self { id, version, parts })
+    }
+
+    /// Returns true if these are the parts of a job.
+    pub(super) fn is_of(&self, id: &JobId) -> bool {
+        self.id == *id
     }
 
     /// Returns true if no segment has come or gone since.
@@ -46,11 +51,11 @@ impl ReadParts {
 
 impl SealedParts for ReadParts {
     fn of_job(&self, id: &JobId) -> Result<(u32, Vec<Mark>, JobEntry), LogError> {
-        let parts = self.parts.borrow_mut().take().filter(|_| *id == self.id);
-        let missing = || std::io::Error::other("the parts of the job were not read");
-        let path = std::path::PathBuf::new();
-        let doing = "it was not read";
-        parts.unwrap_or_else(|| Err(LogError::Io { path, doing, source: missing() }))
+        if self.is_of(id) {
+            return Ok(self.parts.clone());
+        }
+        let source = std::io::Error::other("the parts of the job were not read");
+        Err(LogError::Io { path: std::path::PathBuf::new(), doing: "it was not read", source })
     }
 }
 

@@ -13,7 +13,7 @@ use skopos_term::tell;
 use super::place::JobsPlace;
 use super::shared::described;
 use super::store::Jobs;
-use super::stored::StoreError;
+use super::stored::{StoreError, Visit};
 
 /// Pause between two looks at the spool. A look at an empty one reads a folder.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -23,16 +23,24 @@ const DURABLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Stores a batch, and waits until it is durable.
 pub fn store_batch(jobs: &Jobs, caller: &Caller, batch: &SpooledBatch) -> Sent {
-    let producer = (batch.producer.as_str(), batch.epoch);
-    let stored = jobs.store(caller, producer, |visit| {
+    store_each(jobs, caller, (batch.producer.as_str(), batch.epoch), |visit| {
         let records = batch.records.iter();
         records
             .filter_map(|(sequence, record)| Some((*sequence, record.get()?)))
             .try_for_each(|(sequence, record)| visit(sequence, record))
-    });
-    let stored = match stored {
+    })
+}
+
+fn store_each(
+    jobs: &Jobs,
+    caller: &Caller,
+    producer: (&str, i64),
+    each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
+) -> Sent {
+    let stored = match jobs.store(caller, producer, each) {
         Ok(stored) => stored,
-        Err(StoreError::Busy(why)) => return Sent::Later(why),
+        // Lost records were not acknowledged, and the same batch has them.
+        Err(e @ (StoreError::Busy(_) | StoreError::Lost)) => return Sent::Later(described(&e)),
         Err(e) => return Sent::Refused(described(&e)),
     };
     if let Some(last) = stored.last
@@ -160,6 +168,24 @@ mod tests {
             assert_eq!(sent, Sent::Acknowledged { new });
         };
         [1, 0, 0].into_iter().for_each(|new| check(&place(folder.path()), new));
+    }
+
+    #[test]
+    fn a_batch_of_which_the_disk_lost_records_comes_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let jobs = place(folder.path()).open().expect("open");
+        let running = batch("run/a", &[(Kind::Start, r#"{"user":"ann"}"#), (Kind::Spans, "[1]")]);
+        let sent = store_each(&jobs, &Caller::Owner, ("run/a", 1), |visit| {
+            for (sequence, record) in &running.records {
+                visit(*sequence, record.get().expect("a record"))?;
+                // The log is opened anew.
+                jobs.shared.reopened.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        assert!(matches!(sent, Sent::Later(_)), "{sent:?}");
+        let sent = store_batch(&jobs, &Caller::Owner, &running);
+        assert_eq!(sent, Sent::Acknowledged { new: 1 });
     }
 
     #[test]

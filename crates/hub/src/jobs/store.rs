@@ -23,12 +23,13 @@ use skopos_store::jobs::{
 use tokio::sync::watch;
 
 use super::copy_of::CopyOf;
+use super::looked_up::LookedUp;
 use super::numbers::numbers;
 use super::reads::{Question, ReadEntry, Reading, Reads};
 use super::sealed::OfSite;
 use super::segments::SegmentsPlace;
 use super::shared::{Shared, is_away, now};
-use super::stored::{Session, StoreError, Stored, Visit};
+use super::stored::{Lookup, Session, StoreError, Stored, Visit};
 use super::storing::{Storing, WAIT_EVERY, producer_of};
 use super::threads::Threads;
 use super::turn::{StoreTurn, WaitingBytes};
@@ -127,14 +128,15 @@ impl Jobs {
         each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
     ) -> Result<Stored, StoreError> {
         let turn = block_on(self.shared.turn(caller, 0));
-        let mut storing = Storing::new(&self.shared, (self.session(), caller), producer, turn);
+        let (stream, mut looked_up) = ((self.session(), caller), LookedUp::default());
+        let mut storing = Storing::new(&self.shared, stream, producer, turn, &mut looked_up);
         let result = each(&mut |sequence, record| {
             if storing.is_over() {
                 storing.next_turn();
             }
-            storing.take(sequence, record)
+            storing.take_on_own_thread(sequence, record)
         });
-        let stored = storing.finish();
+        let stored = storing.finish(false);
         result.map(|()| stored)
     }
 
@@ -155,21 +157,34 @@ impl Jobs {
     }
 
     /// Stores records of a stream, as many as its turn allows. Returns the effect, and the reason for which the others were not
-    /// taken. An acknowledgement covers all records of the stream up to a sequence, so a stream whose session has ended
+    /// taken. If that is [`StoreError::Lookup`], the stream calls [`look_up`](Self::look_up) before its next turn. An
+    /// acknowledgement covers all records of the stream up to a sequence, so a stream whose session has ended
     /// stores no more ([`StoreError::Lost`]). Blocks.
     pub fn store_in(
         &self,
         turn: StoreTurn,
         (session, caller): (Session, &Caller),
         producer: (&str, i64),
+        looked_up: &mut LookedUp,
         each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
     ) -> (Stored, Option<StoreError>) {
-        let mut storing = Storing::new(&self.shared, (session, caller), producer, turn);
+        let stream = (session, caller);
+        let mut storing = Storing::new(&self.shared, stream, producer, turn, looked_up);
         let result = each(&mut |sequence, record| match storing.is_over() {
             true => Err(StoreError::TurnOver),
             false => storing.take(sequence, record),
         });
-        (storing.finish(), result.err())
+        let steps_aside = matches!(result, Err(StoreError::Lookup(_)));
+        (storing.finish(steps_aside), result.err())
+    }
+
+    /// Looks up a job before its record is stored. A stream does so without a turn, and waits for its next turn without a
+    /// thread: so the stream that has the turn finds one. Blocks.
+    ///
+    /// # Errors
+    /// The catalogue or a segment cannot be read now.
+    pub fn look_up(&self, lookup: &Lookup, looked_up: &mut LookedUp) -> Result<(), StoreError> {
+        self.shared.look_up(lookup, looked_up)
     }
 
     /// Returns the numbers of a storage with their metrics, always in the same order; zeros if none is open.
@@ -227,7 +242,7 @@ impl Jobs {
         let filter = Filter { visibility: visibility(caller), ..filter };
         let mut page = self.shared.catalogue.rows(&filter, request)?;
         if let Some(copy) = &self.copy {
-            page.items.retain(|row| !copy.hides(&row.id));
+            page.items.retain(|row| !copy.hides(&self.shared, &row.id));
         }
         Ok(page)
     }
@@ -245,7 +260,7 @@ impl Jobs {
         let filter = Filter { visibility: visibility(caller), ..filter };
         let mut page = self.shared.catalogue.entries(&filter, request)?;
         if let Some(copy) = &self.copy {
-            page.items.retain(|entry| !copy.hides(&entry.id));
+            page.items.retain(|entry| !copy.hides_entry(entry));
         }
         Ok(page)
     }
@@ -328,7 +343,7 @@ impl Jobs {
         let is_wanted = |id: &JobId| {
             is_named(id)
                 && visible.as_ref().is_none_or(|visible| visible.contains(id))
-                && self.copy.as_ref().is_none_or(|copy| !copy.hides(id))
+                && self.copy.as_ref().is_none_or(|copy| !copy.hides(&self.shared, id))
         };
         Ok(self.shared.lts.parts(times, most, &is_wanted)?)
     }

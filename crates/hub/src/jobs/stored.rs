@@ -1,6 +1,6 @@
 //! The effect of a batch of records.
 
-use skopos_model::job::JobRecord;
+use skopos_model::job::{JobId, JobRecord};
 use thiserror::Error;
 
 use super::batch::BatchError;
@@ -23,7 +23,7 @@ pub struct Stored {
     pub last: Option<i64>,
     /// Number of all these records.
     pub passed: usize,
-    /// Bytes that the stream has passed on beyond its turn. They count in its next turn.
+    /// Bytes that count in the next turn of the stream: those beyond this turn, or, if the stream stepped aside, all.
     pub owed: u64,
 }
 
@@ -61,12 +61,32 @@ pub enum StoreError {
     /// The turn of the stream is over. The rest comes in its next turn.
     #[error("the turn of the stream is over")]
     TurnOver,
+    /// The job of the next record is looked up first ([`Jobs::look_up`](super::Jobs::look_up)), while other streams have the
+    /// turn.
+    #[error("the job of the next record is looked up first")]
+    Lookup(Lookup),
     /// The kernel lost records of the stream that were not durable. The producer sends again what was not acknowledged.
     #[error("the disk lost records that were not acknowledged; send them again in a new stream")]
     Lost,
     /// The producer has begun a later epoch, or its name is not valid.
     #[error("{0}")]
     Producer(String),
+}
+
+/// A job that is looked up before its record is stored.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    pub(super) id: JobId,
+    pub(super) place: LookupPlace,
+}
+
+/// The place in which a job is looked up.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LookupPlace {
+    /// The catalogue, for the policy.
+    Catalogue,
+    /// The segments, for the sequences that they have.
+    Segments,
 }
 
 /// The time between two losses of records that were not durable.

@@ -1,14 +1,14 @@
 //! Storing a batch of records, within the turns of its stream.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use skopos_access::Caller;
-use skopos_model::job::{JobId, JobRecord};
+use skopos_model::job::JobRecord;
 use skopos_store::jobs::{Account, PushOutcome, Pushed};
 
 use super::counts::add;
-use super::pushing::{Known, NotStored};
+use super::looked_up::LookedUp;
+use super::pushing::NotStored;
 use super::shared::Shared;
 use super::stored::{Session, StoreError, Stored};
 use super::turn::{InTurn, StoreTurn};
@@ -29,8 +29,7 @@ pub(super) struct Storing<'s> {
     session: Session,
     producer: String,
     epoch: i64,
-    /// The jobs of the batch that were looked up.
-    known: HashMap<JobId, Known>,
+    looked_up: &'s mut LookedUp,
     stored: Stored,
     /// Bytes of accepted records that the committing thread was not told about.
     untold: u64,
@@ -43,6 +42,7 @@ impl<'s> Storing<'s> {
         (session, caller): (Session, &'s Caller),
         (producer, epoch): (&str, i64),
         turn: StoreTurn,
+        looked_up: &'s mut LookedUp,
     ) -> Self {
         Self {
             shared,
@@ -50,7 +50,7 @@ impl<'s> Storing<'s> {
             session,
             producer: producer_of(caller, producer),
             epoch,
-            known: HashMap::new(),
+            looked_up,
             stored: Stored::default(),
             untold: 0,
         }
@@ -67,14 +67,37 @@ impl<'s> Storing<'s> {
         self.stream.next();
     }
 
-    /// Stores a record. Blocks.
+    /// Stores a record, and looks up its job if that is necessary. Blocks, also while other streams have the turn.
     ///
     /// # Errors
     /// The batch cannot go on.
+    pub(super) fn take_on_own_thread(
+        &mut self,
+        sequence: i64,
+        record: JobRecord<'_>,
+    ) -> Result<(), StoreError> {
+        loop {
+            let lookup = match self.take(sequence, record) {
+                Err(StoreError::Lookup(lookup)) => lookup,
+                taken => return taken,
+            };
+            self.tell();
+            let (shared, looked_up) = (self.shared, &mut *self.looked_up);
+            self.stream.aside(|| shared.look_up(&lookup, looked_up))?;
+        }
+    }
+
+    /// Stores a record. Blocks.
+    ///
+    /// # Errors
+    /// The batch cannot go on, or the job is looked up first.
     pub(super) fn take(&mut self, sequence: i64, record: JobRecord<'_>) -> Result<(), StoreError> {
-        let texts = record.job.len() + record.node.len() + record.content.len();
-        self.stream.pass(RECORD_BYTES + texts as u64);
-        match self.push(sequence, record) {
+        let pushed = self.push(sequence, record);
+        if !matches!(pushed, Err(NotStored::Lookup(_))) {
+            let texts = record.job.len() + record.node.len() + record.content.len();
+            self.stream.pass(RECORD_BYTES + texts as u64);
+        }
+        match pushed {
             Ok(PushOutcome::Accepted) => {
                 self.stored.accepted += 1;
                 self.stored.last = self.stored.last.max(Some(sequence));
@@ -86,6 +109,7 @@ impl<'s> Storing<'s> {
             }
             Err(NotStored::Record(why)) => self.stored.refuse(sequence, why),
             Err(NotStored::Batch(e)) => return Err(e),
+            Err(NotStored::Lookup(lookup)) => return Err(StoreError::Lookup(lookup)),
             Err(NotStored::Uncommitted) => {
                 add(&self.shared.counts.delayed, 1);
                 return Err(StoreError::Busy("too much waits for the disk".to_owned()));
@@ -101,8 +125,8 @@ impl<'s> Storing<'s> {
         loop {
             let (producer, epoch) = (self.producer.as_str(), self.epoch);
             let pushed = Pushed { producer, epoch, sequence, record };
-            let (stream, known) = (&mut self.stream, &mut self.known);
-            let outcome = self.shared.push((self.session, stream), &pushed, known);
+            let caller = self.stream.caller;
+            let outcome = self.shared.push((self.session, caller), &pushed, self.looked_up);
             if !matches!(outcome, Err(NotStored::Uncommitted)) {
                 return outcome;
             }
@@ -122,8 +146,8 @@ impl<'s> Storing<'s> {
         }
     }
 
-    /// Ends the batch and the turn.
-    pub(super) fn finish(mut self) -> Stored {
+    /// Ends the turn. The batch is at its end, unless the stream `steps_aside`.
+    pub(super) fn finish(mut self, steps_aside: bool) -> Stored {
         if self.stored.accepted == 0 && self.stored.duplicates > 0 {
             // A commit acknowledges records whose log is gone: no other record may come that causes one.
             let reached = self.shared.intake().progress(&self.producer).map(|it| it.get());
@@ -135,7 +159,7 @@ impl<'s> Storing<'s> {
         add(&counts.records, self.stored.accepted);
         add(&counts.duplicates, self.stored.duplicates);
         add(&counts.refused, self.stored.refused);
-        self.stored.owed = self.stream.owed();
+        self.stored.owed = self.stream.owed(steps_aside);
         self.stored
     }
 }

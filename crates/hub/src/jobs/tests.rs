@@ -7,6 +7,7 @@ use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_store::jobs::{Change, IntakeLimits, JobPart, Retention, StoredRecord};
 
 use super::chores::Chores;
+use super::looked_up::LookedUp;
 use super::segments::SegmentsPlace;
 use super::shared::now;
 use super::store::{Jobs, JobsLimits};
@@ -205,7 +206,8 @@ fn a_stream_ends_when_the_storage_has_lost_records_that_were_not_durable() {
     let session = jobs.session();
     let store = |session, sequence| {
         let turn = block_on(jobs.turn(&Caller::Owner, 0));
-        let (stored, rest) = jobs.store_in(turn, (session, &Caller::Owner), ("p", 1), |visit| {
+        let (stream, looked_up) = ((session, &Caller::Owner), &mut LookedUp::default());
+        let (stored, rest) = jobs.store_in(turn, stream, ("p", 1), looked_up, |visit| {
             let (job, content) = ("7", &br#"{"user":"ann"}"#[..]);
             let (kind, node, time) = (Kind::Start, "", now());
             visit(sequence, JobRecord { kind, job, generation: 0, node, time, content })

@@ -4,7 +4,7 @@
 //! turn a stream passes on [`TURN_BYTES`]; then it stands behind all that wait. A record that is longer counts in its next
 //! turns, too: deficit round robin (Shreedhar and Varghese, Efficient fair queuing using deficit round robin, 1996). If too
 //! much waits for the disk, the stream whose turn it is waits for a commit, and the others keep their order. A stream that has
-//! to read files or the catalogue steps aside meanwhile.
+//! to read files or the catalogue steps aside meanwhile, and keeps no thread while it waits for its next turn.
 //!
 //! # Invariants
 //! - A commit follows the end of a turn. So a stream waits for at most as many commits as there are turns before its own: those
@@ -75,21 +75,22 @@ impl<'s> InTurn<'s> {
         self.used() >= TURN_BYTES
     }
 
-    /// Returns the bytes that the turn has too many.
-    pub(super) fn owed(&self) -> u64 {
-        self.used().saturating_sub(TURN_BYTES)
+    /// Returns the bytes that the turn has too many, or all of them if the stream `steps_aside`.
+    pub(super) fn owed(&self, steps_aside: bool) -> u64 {
+        self.used().saturating_sub(if steps_aside { 0 } else { TURN_BYTES })
     }
 
     /// Ends the turn, and waits for the next one. Blocks.
     pub(super) fn next(&mut self) {
-        let owed = self.owed();
+        let owed = self.owed(false);
         self.turn = None;
         self.turn = Some(block_on(self.shared.turn(self.caller, owed)));
     }
 
-    /// Does work that may take long, and leaves the turn to other streams meanwhile. Blocks.
+    /// Does work that may take long, and leaves the turn to other streams meanwhile. Blocks: only for a stream that has a
+    /// thread of its own, because the stream that gets the turn may need another one.
     pub(super) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let used = self.used();
+        let used = self.owed(true);
         self.turn = None;
         let done = work();
         self.turn = Some(block_on(self.shared.turn(self.caller, used)));

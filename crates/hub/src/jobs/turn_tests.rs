@@ -8,6 +8,7 @@ use skopos_access::Caller;
 use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_store::jobs::IntakeLimits;
 
+use super::looked_up::LookedUp;
 use super::segments::SegmentsPlace;
 use super::shared::now;
 use super::store::Jobs;
@@ -169,8 +170,8 @@ fn a_long_record_is_paid_for_with_later_turns() {
     };
     let store = |owed, from: usize| {
         let turn = block_on(jobs.turn(&OWNER, owed));
-        let session = jobs.session();
-        jobs.store_in(turn, (session, &OWNER), ("p", 1), |visit| {
+        let (stream, looked_up) = ((jobs.session(), &OWNER), &mut LookedUp::default());
+        jobs.store_in(turn, stream, ("p", 1), looked_up, |visit| {
             (from..2).try_for_each(|at| visit(at as i64, record("7", content.as_bytes())))
         })
     };

@@ -168,7 +168,9 @@ impl Table for JobsTable {
             note_ids(&mut reading, scan);
             JobsOf::new(jobs, reading)
         };
-        let sources = own.into_iter().chain(self.place.shown_copies()?).map(source).collect();
+        let copies = self.place.shown_copies()?;
+        scan.lacks(copies.missing());
+        let sources = own.into_iter().chain(copies.jobs).map(source).collect();
         let first_of_entries = COLUMNS.len() + RESOURCES.len() + 1;
         let needs_entries = scan.columns().iter().any(|at| *at >= first_of_entries);
         let (scan, filter) = (scan.clone(), filter_of(scan));

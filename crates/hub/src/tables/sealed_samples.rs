@@ -134,7 +134,9 @@ impl Table for SealedSamples {
 impl Pieces for SealedSamples {
     fn pieces(&self, scan: &Scan) -> Result<Vec<Vec<u8>>, BoxError> {
         let mut pieces = Vec::new();
-        for jobs in self.place.get()?.into_iter().chain(self.place.shown_copies()?) {
+        let copies = self.place.shown_copies()?;
+        scan.lacks(copies.missing());
+        for jobs in self.place.get()?.into_iter().chain(copies.jobs) {
             for piece in pieces_of(&jobs, scan)? {
                 pieces.push(piece.encoded()?);
             }

@@ -36,7 +36,9 @@ impl<T: Table> Table for WithCopies<T> {
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         let mut rows = self.own.scan(scan)?;
-        for copy in self.place.shown_copies()? {
+        let copies = self.place.shown_copies()?;
+        scan.lacks(copies.missing());
+        for copy in copies.jobs {
             let table = (self.of)(Arc::new(JobsPlace::of(copy)));
             rows = rows.chain(table.scan(scan)?);
         }

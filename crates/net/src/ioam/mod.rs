@@ -14,10 +14,13 @@
 //! nodes, last one first; room that is not used comes first
 //! ```
 //!
-//! Read in this order: `trace` (the option as bytes), `socket` (options of sockets), `probe` (datagrams with traces).
+//! Read in this order: `trace` (the option as bytes), `socket` (options of sockets), `window`, `nodes`, `probe` (datagrams with
+//! traces).
 
 mod trace;
 mod socket;
+mod window;
+mod nodes;
 mod probe;
 
 pub use probe::{ProbeCounts, ProbeSink, Prober};

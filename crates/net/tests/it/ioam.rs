@@ -118,7 +118,7 @@ fn a_probe_becomes_a_report_of_its_path() {
     let request = TraceRequest { namespace: NAMESPACE, nodes: 4 };
     let listen = "[fd0b::2]:7365".parse().expect("an address");
     let open = || ProbeSink::open(listen, (40, DOMAIN), to, key.clone());
-    let mut sink = at(2).run(open).expect("runs");
+    let mut sink = at(2).run(open).expect("runs").of_namespace(NAMESPACE);
     let peer = "[fd0b::2]:7365".parse().expect("an address");
     let open = || Prober::open(&[peer], request, key.clone());
     let mut prober = at(0).run(open).expect("runs");
@@ -152,6 +152,6 @@ fn a_probe_becomes_a_report_of_its_path() {
     let latency = of("latency_seconds").and_then(|text| text.parse::<f64>().ok());
     assert!(latency.is_some_and(|seconds| (0.0..60.0).contains(&seconds)), "{latency:?}");
     assert_eq!(facts.get("port/11-2/packets_total"), Some("3"), "the router");
-    let data: Vec<_> = sink.nodes().iter().map(|(node, data)| (*node, *data)).collect();
+    let data: Vec<_> = sink.nodes(now()).iter().map(|(node, data)| (*node, *data)).collect();
     assert_eq!(data, [(11, 0x17), (12, 0xbad)]);
 }

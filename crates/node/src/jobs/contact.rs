@@ -14,15 +14,17 @@ const HEAD_OF_RECORD_BYTES: usize = 32;
 /// Returns the present session of this node; `None` while it is not connected.
 pub(super) type PlaneNow = Box<dyn Fn() -> Option<Plane> + Send>;
 
+/// Sends a request to the hub of a name, or to all, and returns the answers with the names of the hubs.
+type Deliver = dyn Fn(Option<&str>, &Delivery) -> Result<Vec<(String, Delivered)>, Away> + Send;
+
 /// The way to the hub.
 pub(super) struct Contact {
-    plane: PlaneNow,
-    node: String,
+    deliver: Box<Deliver>,
     /// The name of the hub in the configuration.
     named: Option<String>,
-    /// The name of the only hub that has answered.
+    /// The name of the only hub that answered first. It stays the hub of this node: another one does not know the jobs, and would
+    /// take them for new ones.
     found: Option<String>,
-    is_stopped: Arc<AtomicBool>,
 }
 
 /// The reason why there is no hub.
@@ -49,20 +51,21 @@ impl Contact {
         named: Option<String>,
         is_stopped: Arc<AtomicBool>,
     ) -> Self {
-        Self { plane, node: node.to_owned(), named, found: None, is_stopped }
+        let node = node.to_owned();
+        let deliver = move |hub: Option<&str>, delivery: &Delivery| {
+            let alone = || Away::Silent("this node is not connected to a hub".to_owned());
+            let plane = plane().ok_or_else(alone)?;
+            let is_stopped = || is_stopped.load(Ordering::Relaxed);
+            let answers = plane.deliver(hub, (&node, delivery), &is_stopped);
+            answers.map_err(|e| Away::Refused(e.to_string()))
+        };
+        Self { deliver: Box::new(deliver), named, found: None }
     }
 
     /// Asks for the jobs of this node, which sees jobs with these ids. `None` if the hub does not know them now.
     pub(super) fn jobs(&mut self, seen: &BTreeSet<String>) -> Result<Option<JobsOfNode>, Away> {
         let ask = Delivery::Jobs(seen.iter().cloned().collect());
-        let hub = self.hub().map(str::to_owned);
-        let mut answers = match self.deliver(hub.as_deref(), &ask) {
-            Ok(answers) => answers,
-            Err(e) => {
-                self.found = None;
-                return Err(e);
-            }
-        };
+        let mut answers = (self.deliver)(self.hub(), &ask)?;
         if answers.len() > 1 {
             let mut names: Vec<String> = answers.into_iter().map(|(hub, _)| hub).collect();
             names.sort();
@@ -72,8 +75,13 @@ impl Contact {
             )));
         }
         let Some((hub, answer)) = answers.pop() else {
-            self.found = None;
-            return Err(Away::Silent("no hub answers".to_owned()));
+            return Err(Away::Silent(match self.hub() {
+                Some(hub) => format!(
+                    "the hub `{hub}` does not answer, and no other one has the jobs of this node; if another one takes its \
+                     place, name that as `hub` in the table [jobs], or start the agent again"
+                ),
+                None => "no hub answers".to_owned(),
+            }));
         };
         self.found = Some(hub);
         match answer {
@@ -90,7 +98,7 @@ impl Contact {
         if bytes + HEAD_BYTES > MAX_DELIVERY_BYTES {
             return Sent::Refused(format!("it has {bytes} bytes, too many for one message"));
         }
-        let answers = self.deliver(self.hub(), &Delivery::Records(batch.clone()));
+        let answers = (self.deliver)(self.hub(), &Delivery::Records(batch.clone()));
         let mut answers = match answers {
             Ok(answers) => answers.into_iter(),
             Err(away) => return Sent::Later(away.why().to_owned()),
@@ -106,22 +114,12 @@ impl Contact {
     fn hub(&self) -> Option<&str> {
         self.named.as_deref().or(self.found.as_deref())
     }
-
-    fn deliver(
-        &self,
-        hub: Option<&str>,
-        delivery: &Delivery,
-    ) -> Result<Vec<(String, Delivered)>, Away> {
-        let alone = || Away::Silent("this node is not connected to a hub".to_owned());
-        let plane = (self.plane)().ok_or_else(alone)?;
-        let is_stopped = || self.is_stopped.load(Ordering::Relaxed);
-        let answers = plane.deliver(hub, (&self.node, delivery), &is_stopped);
-        answers.map_err(|e| Away::Refused(e.to_string()))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -132,5 +130,35 @@ mod tests {
         assert_eq!(away, Away::Silent("this node is not connected to a hub".to_owned()));
         let sent = contact.records(&SpooledBatch::default());
         assert_eq!(sent, Sent::Later(away.why().to_owned()));
+    }
+
+    #[test]
+    fn a_node_stays_with_the_hub_that_has_its_jobs() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let answers = Arc::new(Mutex::new(vec!["hub1"]));
+        let (own, told) = (asked.clone(), answers.clone());
+        let deliver = move |hub: Option<&str>, _: &Delivery| {
+            own.lock().expect("a lock").push(hub.unwrap_or("*").to_owned());
+            let hubs = told.lock().expect("a lock").clone();
+            let hubs = hubs.into_iter().filter(|it| hub.is_none_or(|hub| hub == *it));
+            let answer = || Delivered::Jobs(JobsOfNode::default());
+            match hubs.clone().any(|it| it == "busy") {
+                true => Err(Away::Refused("busy".to_owned())),
+                false => Ok(hubs.map(|it| (it.to_owned(), answer())).collect()),
+            }
+        };
+        let mut contact = Contact { deliver: Box::new(deliver), named: None, found: None };
+        let mut ask = |there: &[&'static str]| {
+            *answers.lock().expect("a lock") = there.to_vec();
+            contact.jobs(&BTreeSet::new()).is_ok()
+        };
+        assert!(!ask(&["hub1", "hub2"]), "it is not clear which one is meant");
+        assert!(!ask(&["busy"]));
+        assert!(ask(&["hub1"]));
+        assert!(!ask(&["hub2"]), "the first hub is away");
+        assert!(ask(&["hub1", "hub2"]));
+        assert!(!ask(&[]));
+        let asked = asked.lock().expect("a lock").clone();
+        assert_eq!(asked, ["*", "*", "*", "hub1", "hub1", "hub1"]);
     }
 }

@@ -14,11 +14,12 @@ pub(super) struct Counts {
     pub(super) dropped: AtomicU64,
     pub(super) lost: AtomicU64,
     pub(super) left_out: AtomicU64,
+    pub(super) damaged: AtomicU64,
 }
 
 impl Counts {
     /// Returns the numbers with their metrics, always in the same order.
-    pub(super) fn numbers(&self) -> [(&'static Metric, u64); 7] {
+    pub(super) fn numbers(&self) -> [(&'static Metric, u64); 8] {
         [
             (&metrics::JOBS, &self.jobs),
             (&metrics::ACKNOWLEDGED_TOTAL, &self.acknowledged),
@@ -27,6 +28,7 @@ impl Counts {
             (&metrics::DROPPED_TOTAL, &self.dropped),
             (&metrics::LOST_TOTAL, &self.lost),
             (&metrics::LEFT_OUT_TOTAL, &self.left_out),
+            (&metrics::DAMAGED_TOTAL, &self.damaged),
         ]
         .map(|(metric, number)| (metric, number.load(Ordering::Relaxed)))
     }

@@ -13,8 +13,8 @@ use crate::answer::full;
 use crate::published::published_here;
 
 /// Age of the last poll of a source beyond which its values are left out: a sensor that has ended must not look alive.
-/// Adaptive intervals are shorter.
-const MAX_SILENCE: Duration = Duration::from_secs(300);
+/// It is three times the longest interval that a source needs, that of `smart`. Intervals that are configured may be longer.
+const MAX_SILENCE: Duration = Duration::from_secs(900);
 
 /// The facts of this machine at one time.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct NodeFacts {
     pub(super) values: NodeValues,
     /// The ids of the jobs that have facts of their own.
     pub(super) jobs: BTreeSet<String>,
-    /// Number of facts of further jobs.
+    /// Number of facts of further jobs, and of sources that were not polled for [`MAX_SILENCE`].
     pub(super) left_out: u64,
 }
 
@@ -61,6 +61,7 @@ impl FactReader {
             // A mark for the publisher would have the sensor polled more often.
             let Ok(reading) = vertex.peek() else { continue };
             if reading.age() > MAX_SILENCE {
+                facts.left_out += u64::from(reading.sample.origin != Origin::Unknown);
                 continue;
             }
             if let Some(job) = name(topic).and_then(job_of_fact)
@@ -152,8 +153,8 @@ mod tests {
             number("n01/load/load_5m", 0.6),
             number("n01/load/load_15m", f64::NAN),
             number("app/depth", 3.0),
-            register("n01/mem/free_bytes", ValueType::F64),
         ];
+        let silent = register("n01/mem/free_bytes", ValueType::F64);
         let group = number(group, 100.0);
         let list = register("n01/cpu/per_cpu/busy_ratio", ValueType::Structured);
         let cores = Structured::from_json("[0.25,null,1]").expect("JSON");
@@ -174,6 +175,11 @@ mod tests {
         let expected = expected.map(|(name, value)| (name.to_owned(), value));
         assert_eq!(facts.values, NodeValues::from(expected));
         assert_eq!(facts.jobs, BTreeSet::from(["7".to_owned()]));
+        assert_eq!(facts.left_out, 0);
+        let longer = skopos_shm::now().saturating_sub(MAX_SILENCE + Duration::from_secs(1));
+        silent.publish_at(longer, 1.0).expect("published");
+        let facts = reader.read();
+        assert_eq!((facts.values.len(), facts.left_out), (4, 1), "a source is silent");
         publisher.unregister(&group);
         assert_eq!(reader.read().jobs, BTreeSet::new());
     }

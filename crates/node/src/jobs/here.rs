@@ -36,14 +36,18 @@ impl JobsHere {
         self.told = told;
     }
 
-    /// Returns the jobs that run here. A job of which only the id is known is its first run.
-    pub(super) fn jobs(&self) -> Vec<JobId> {
+    /// Returns the jobs that run here, and the number of further ones, which are left out. A job of which only the id is known
+    /// is its first run.
+    pub(super) fn jobs(&self) -> (Vec<JobId>, u64) {
         let JobsOfNode { running, elsewhere } = &self.told;
         let is_new = |id: &&String| {
             !elsewhere.contains(id) && !running.iter().any(|running| running.job() == *id)
         };
         let new = self.seen.iter().filter(is_new).filter_map(|id| JobId::new(id.as_str(), 0).ok());
-        running.iter().cloned().chain(new).take(MAX_JOBS_OF_NODE).collect()
+        let mut jobs: Vec<JobId> = running.iter().cloned().chain(new).collect();
+        let left_out = jobs.len().saturating_sub(MAX_JOBS_OF_NODE);
+        jobs.truncate(MAX_JOBS_OF_NODE);
+        (jobs, left_out as u64)
     }
 }
 
@@ -58,7 +62,11 @@ mod tests {
     #[test]
     fn a_job_runs_here_if_the_hub_says_so_or_its_group_is_here() {
         let mut here = JobsHere::default();
-        let jobs = |here: &JobsHere| here.jobs().iter().map(JobId::to_string).collect::<Vec<_>>();
+        let jobs = |here: &JobsHere| {
+            let (jobs, left_out) = here.jobs();
+            assert_eq!(left_out, 0);
+            jobs.iter().map(JobId::to_string).collect::<Vec<_>>()
+        };
         here.see(ids(&["7", "8"]));
         assert_eq!(jobs(&here), ["7", "8"], "the hub is away");
         let id = |job: &str, generation| JobId::new(job, generation).expect("an id");
@@ -78,5 +86,17 @@ mod tests {
         here.learn(JobsOfNode::default());
         here.see(ids(&[]));
         assert_eq!(jobs(&here), [""; 0]);
+    }
+
+    #[test]
+    fn jobs_beyond_the_bound_are_counted() {
+        let mut here = JobsHere::default();
+        let names = |from: usize, to: usize| (from..to).map(|at| at.to_string());
+        here.see(names(0, MAX_JOBS_OF_NODE).collect());
+        let id = |job: String| JobId::new(job, 0).expect("an id");
+        let running = names(MAX_JOBS_OF_NODE, MAX_JOBS_OF_NODE + 3).map(id).collect();
+        here.learn(JobsOfNode { running, elsewhere: Vec::new() });
+        let (jobs, left_out) = here.jobs();
+        assert_eq!((jobs.len(), left_out), (MAX_JOBS_OF_NODE, 3));
     }
 }

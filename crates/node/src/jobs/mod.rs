@@ -151,10 +151,10 @@ impl Task {
         if let Ok(Some(told)) = &mut hub {
             self.here.learn(std::mem::take(told));
         }
-        let jobs = self.here.jobs();
+        let (jobs, no_room) = self.here.jobs();
         let recorded = self.recorder.record(&jobs, &facts.values, time);
         set(&self.counts.jobs, jobs.len() as u64);
-        add(&self.counts.left_out, facts.left_out + recorded.left_out);
+        add(&self.counts.left_out, facts.left_out + recorded.left_out + no_room);
         let contact = &self.contact;
         let mut send = |batch: &SpooledBatch| contact.records(batch);
         let to_hub: Result<&mut ToHub<'_>, String> = match &hub {
@@ -163,6 +163,10 @@ impl Task {
         };
         let outcome = self.outbox.send(recorded.batches, to_hub, time);
         outcome.lost.iter().for_each(|batch| self.recorder.lose(batch));
+        outcome.refused.iter().for_each(|batch| self.recorder.name_again(batch));
+        if outcome.is_damaged {
+            self.recorder.name_all_again();
+        }
         let refused = match hub {
             Err(Away::Refused(why)) => Some(format!("facts of jobs are not delivered: {why}")),
             _ => None,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use skopos_model::Timestamp;
+use skopos_store::history::Damage;
 use skopos_store::jobs::spool::{Sent, Spool, SpooledBatch};
 
 use super::counts::{Counts, add, set};
@@ -32,6 +33,10 @@ pub(super) struct Outbox {
 pub(super) struct Outcome {
     /// Batches that nothing has taken.
     pub(super) lost: Vec<SpooledBatch>,
+    /// Batches of which the hub refused records for good.
+    pub(super) refused: Vec<SpooledBatch>,
+    /// True if batches were damaged: it is not known which records they had.
+    pub(super) is_damaged: bool,
     /// The reason why batches wait, were refused, or were lost.
     pub(super) trouble: Option<String>,
 }
@@ -65,6 +70,7 @@ impl Outbox {
                 Sent::Refused(why) => {
                     add(&self.counts.refused, records);
                     outcome.trouble = Some(format!("the hub refused records of jobs: {why}"));
+                    outcome.refused.push(batch);
                 }
                 Sent::Later(why) => {
                     let is_kept = self.keep(batch, may_join, &mut outcome, now);
@@ -85,6 +91,7 @@ impl Outbox {
     fn send_waiting(&mut self, send: &mut ToHub<'_>, outcome: &mut Outcome) -> Option<String> {
         let until = Instant::now() + WAITING_TIME;
         let (is_unsent, counts) = (&mut self.is_unsent, &self.counts);
+        let refused = &mut outcome.refused;
         let delivered = self.spool.deliver(&mut |batch| {
             if Instant::now() >= until {
                 return Sent::Later(THE_REST.to_owned());
@@ -93,20 +100,31 @@ impl Outbox {
             let sent = send(batch);
             if matches!(sent, Sent::Refused(_)) {
                 add(&counts.refused, batch.records.len() as u64);
+                refused.push(batch.clone());
             }
             sent
         });
         match delivered {
             Ok(delivered) => {
                 add(&self.counts.acknowledged, delivered.records);
-                let folder = self.spool.folder().display();
-                if let Some(damage) = delivered.aside.first() {
-                    outcome.trouble = Some(format!("a batch in {folder}: {damage}"));
-                }
+                self.note_aside(&delivered.aside, delivered.damaged, outcome);
                 delivered.waiting
             }
             Err(e) => Some(described(&e)),
         }
+    }
+
+    /// Notes files that cannot be sent, of which some are `damaged`.
+    fn note_aside(&self, aside: &[Damage], damaged: u64, outcome: &mut Outcome) {
+        add(&self.counts.damaged, damaged);
+        outcome.is_damaged |= damaged > 0;
+        let Some((first, others)) = aside.split_first() else { return };
+        let others = match others.len() {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let folder = self.spool.folder().display();
+        outcome.trouble = Some(format!("a batch in {folder}: {first}{others}"));
     }
 
     /// Keeps a batch on the disk, in the newest file if it `may_join` that. Returns false if the disk does not take it.
@@ -124,6 +142,7 @@ impl Outbox {
         match kept {
             Ok(added) => {
                 add(&self.counts.dropped, added.dropped);
+                self.note_aside(&added.damaged, added.damaged.len() as u64, outcome);
                 true
             }
             Err(e) => {
@@ -227,6 +246,11 @@ mod tests {
         let (_, outcome) = sent(&mut first, vec![batch(0)], &Sent::Refused("not here".to_owned()));
         let why = outcome.trouble.expect("told");
         assert_eq!(why, "the hub refused records of jobs: not here");
+        assert_eq!(outcome.refused, [batch(0)]);
+        // So are those that waited.
+        first.send(vec![batch(1)], away(), Timestamp::from_nanos(1));
+        let (_, outcome) = sent(&mut first, vec![], &Sent::Refused("not here".to_owned()));
+        assert_eq!((outcome.refused, outcome.is_damaged), (vec![batch(1)], false));
         // A file is in the place of the folder.
         std::fs::write(folder.path().join("file"), "").expect("written");
         let mut nowhere = outbox(&folder.path().join("file"));
@@ -234,7 +258,28 @@ mod tests {
         assert_eq!(outcome.lost, [batch(1)]);
         assert!(outcome.trouble.expect("told").contains("records of jobs are lost"));
         let numbers = |outbox: &Outbox| outbox.counts.numbers().map(|(_, number)| number);
-        assert_eq!(numbers(&first)[2], 1);
+        assert_eq!(numbers(&first)[2], 2);
         assert_eq!(numbers(&nowhere)[5], 1);
+    }
+
+    #[test]
+    fn damaged_files_are_counted_and_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut outbox = outbox(folder.path());
+        // A file that may have been sent is joined by no other.
+        for sequence in 0..3 {
+            outbox.spool.add(&batch(sequence), Timestamp::from_nanos(sequence)).expect("added");
+        }
+        let files = std::fs::read_dir(outbox.spool.folder()).expect("there");
+        let files = files.map(|file| file.expect("a file").path());
+        let files: Vec<_> = files.filter(|path| path.extension().is_some()).collect();
+        assert_eq!(files.len(), 3);
+        files[..2].iter().for_each(|path| std::fs::write(path, "x").expect("written"));
+        let (got, outcome) = sent(&mut outbox, vec![], &Sent::Acknowledged { new: 1 });
+        assert_eq!((got.len(), outcome.is_damaged), (1, true));
+        let why = outcome.trouble.expect("told");
+        assert!(why.ends_with(", and 1 more"), "{why}");
+        let damaged = outbox.counts.numbers().map(|(metric, number)| (metric.name, number))[7];
+        assert_eq!(damaged, ("damaged_total", 2));
     }
 }

@@ -120,6 +120,21 @@ impl Recorder {
         }
     }
 
+    /// Notes a batch of which the hub has refused records: the names among them are sent again.
+    pub(super) fn name_again(&mut self, batch: &SpooledBatch) {
+        let records = batch.records.iter().filter_map(|(_, record)| record.get());
+        for record in records.filter(|record| record.kind == Kind::Metrics) {
+            if let Ok(id) = record.id() {
+                self.named.remove(&id);
+            }
+        }
+    }
+
+    /// Notes that batches are gone of which it is not known what they had: all names are sent again.
+    pub(super) fn name_all_again(&mut self) {
+        self.named.clear();
+    }
+
     fn push(
         &mut self,
         recorded: &mut Recorded,
@@ -204,6 +219,28 @@ mod tests {
         assert_eq!(kinds, [Kind::Loss, Kind::Metrics, Kind::Sample]);
         let next = recorder.record(&ids(&["7"]), &values, at(40));
         assert_eq!(next.batches[0].records.len(), 1, "it is told once");
+    }
+
+    #[test]
+    fn names_that_no_hub_has_are_sent_again() {
+        let at = Timestamp::from_nanos;
+        let mut recorder = Recorder::new("n01", at(5));
+        let values = NodeValues::from([("load/load_1m".to_owned(), 1.0)]);
+        let record = |recorder: &mut Recorder, jobs: &[&str]| {
+            let batches = recorder.record(&ids(jobs), &values, at(9)).batches;
+            let kinds = kinds(&batches).into_iter().map(|(_, kind, _)| kind).collect::<Vec<_>>();
+            (batches, kinds)
+        };
+        let (metrics, sample) = (Kind::Metrics, Kind::Sample);
+        let (refused, _) = record(&mut recorder, &["7"]);
+        let (other, kinds) = record(&mut recorder, &["7", "8"]);
+        assert_eq!(kinds, [sample, metrics, sample]);
+        recorder.name_again(&refused[0]);
+        assert_eq!(record(&mut recorder, &["7", "8"]).1, [metrics, sample, sample]);
+        recorder.name_again(&other[0]);
+        assert_eq!(record(&mut recorder, &["7", "8"]).1, [sample, metrics, sample]);
+        recorder.name_all_again();
+        assert_eq!(record(&mut recorder, &["7", "8"]).1, [metrics, sample, metrics, sample]);
     }
 
     #[test]

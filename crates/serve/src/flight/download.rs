@@ -491,7 +491,11 @@ impl Inner {
     /// Returns the jobs of this hub, and the copies of those of hubs that are away.
     fn sources(&self, caller: &Caller) -> Result<Vec<Arc<Jobs>>, Status> {
         let copies = self.place.shown_copies().map_err(|e| failed(caller, &e))?;
-        Ok(self.jobs(caller)?.into_iter().chain(copies).collect())
+        if let Some(hub) = copies.being_read.first() {
+            let text = format!("the copy of the jobs of {hub} is still being read");
+            return Err(status::with_hint(Code::Unavailable, &text, Some("ask again")));
+        }
+        Ok(self.jobs(caller)?.into_iter().chain(copies.jobs).collect())
     }
 
     fn described(

@@ -18,7 +18,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 use skopos_access::{Action, Caller, may};
 use skopos_hub::jobs::{
-    AckLevel, Jobs, JobsPlace, Progress, RecordColumns, Session, StoreError, Stored,
+    AckLevel, Jobs, JobsPlace, LookedUp, Lookup, Progress, RecordColumns, Session, StoreError,
+    Stored, Visit,
 };
 use skopos_query::arrow::array::{Array as _, ArrayRef, RecordBatch};
 use tokio::sync::mpsc::{self, Sender};
@@ -240,24 +241,35 @@ impl Put {
         let columns = columns.map_err(|e| Status::invalid_argument(e.to_string()))?;
         let columns = Arc::new(columns);
         let mut all = Stored { owed: self.owed, ..Stored::default() };
+        let mut looked_up = LookedUp::default();
         loop {
             let turn = self.jobs.turn(&self.caller, all.owed).await;
             let (jobs, caller) = (self.jobs.clone(), self.caller.clone());
             let (producer, epoch) = (self.address.producer.clone(), self.address.epoch);
             let (columns, session, from) = (columns.clone(), self.session, all.passed);
+            let mut looked = std::mem::take(&mut looked_up);
             let storing = blocking(move || {
-                let (stored, rest) =
-                    jobs.store_in(turn, (session, &caller), (&producer, epoch), |visit| {
-                        columns.for_each(from, visit)
-                    });
-                (stored, rest, jobs.progress(&caller, &producer))
+                let (stream, of) = ((session, &caller), (producer.as_str(), epoch));
+                let each = |visit: &mut Visit<'_>| columns.for_each(from, visit);
+                let (stored, rest) = jobs.store_in(turn, stream, of, &mut looked, each);
+                (stored, rest, looked, jobs.progress(&caller, &producer))
             });
-            let (stored, rest, progress) = storing.await?;
+            let (stored, mut rest, looked, progress) = storing.await?;
             all.add(stored);
             (self.owed, self.progress) = (all.owed, progress);
+            if let Some(StoreError::Lookup(lookup)) = &rest {
+                // The thread is given back before the stream waits for its next turn.
+                match self.look_up(lookup.clone(), looked).await? {
+                    Ok(found) => {
+                        looked_up = found;
+                        continue;
+                    }
+                    Err(e) => rest = Some(e),
+                }
+            }
             match rest {
                 None => return Ok(all),
-                Some(StoreError::TurnOver) => {}
+                Some(StoreError::TurnOver | StoreError::Lookup(_)) => {}
                 Some(StoreError::Busy(_)) if !self.sender.is_closed() => sleep(RETRY_AFTER).await,
                 Some(e @ (StoreError::Busy(_) | StoreError::Lost)) => {
                     return Err(Status::unavailable(e.to_string()));
@@ -270,6 +282,16 @@ impl Put {
                 }
             }
         }
+    }
+
+    /// Looks up a job.
+    async fn look_up(
+        &self,
+        lookup: Lookup,
+        mut looked_up: LookedUp,
+    ) -> Result<Result<LookedUp, StoreError>, Status> {
+        let jobs = self.jobs.clone();
+        blocking(move || jobs.look_up(&lookup, &mut looked_up).map(|()| looked_up)).await
     }
 
     /// Tells the client what has reached its level, if that is more than before or records were refused.
@@ -324,7 +346,89 @@ fn refused(error: FlightError) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use skopos_access::{Role, User};
+    use skopos_hub::jobs::JobsSettings;
+    use skopos_model::schema::Metric;
+    use skopos_query::arrow::array::{Int64Array, StringArray};
+
     use super::*;
+
+    /// Time that ends a test which hangs.
+    const PATIENCE: Duration = Duration::from_secs(180);
+
+    fn start_of(job: &str, user: &str) -> RecordBatch {
+        let start = json!({ "user": user }).to_string();
+        let number = |number: i64| Arc::new(Int64Array::from(vec![number])) as ArrayRef;
+        let text = |text: &str| Arc::new(StringArray::from(vec![text])) as ArrayRef;
+        let columns = [
+            ("sequence", number(0)),
+            ("time", number(1)),
+            ("job", text(job)),
+            ("kind", text("start")),
+            ("document", text(&start)),
+        ];
+        RecordBatch::try_from_iter(columns).expect("a batch")
+    }
+
+    /// Returns a stream of a user.
+    fn stream_of(jobs: &Arc<Jobs>, name: &str) -> Put {
+        let user = User { name: name.to_owned(), role: Role::Member, ..User::default() };
+        let address = Address { producer: "p".to_owned(), epoch: 1, level: AckLevel::Disk };
+        let (jobs, session, (sender, _)) = (jobs.clone(), jobs.session(), mpsc::channel(WAITING));
+        let (last, sent, progress, owed) = (None, None, None, 0);
+        Put {
+            jobs,
+            caller: Caller::User(user),
+            address,
+            session,
+            sender,
+            last,
+            sent,
+            progress,
+            owed,
+        }
+    }
+
+    #[test]
+    fn more_streams_than_threads_look_up_their_jobs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = Some(folder.path().join("jobs"));
+        let place = JobsPlace::new(folder, "s", JobsSettings::default());
+        let jobs = place.open().expect("opened");
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).max_blocking_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let all = runtime.block_on(async {
+            let held = jobs.turn(&Caller::Owner, 0).await;
+            let streams = ["ann", "bob", "eve"].map(|name| {
+                let mut put = stream_of(&jobs, name);
+                let batch = start_of(&format!("{name}/1"), name);
+                tokio::spawn(async move { put.store(batch).await })
+            });
+            let waiting = || {
+                let number = |(metric, number): (&Metric, u64)| {
+                    (metric.name == "waiting_bytes").then_some(number)
+                };
+                Jobs::numbers(Some(&jobs)).into_iter().find_map(number).unwrap_or_default()
+            };
+            while waiting() < 3 * bytes_of(&start_of("ann/1", "ann")) {
+                tokio::task::yield_now().await;
+            }
+            drop(held);
+            timeout(PATIENCE, async {
+                let mut all = Vec::new();
+                for stream in streams {
+                    let stored = stream.await.expect("no panic").expect("stored");
+                    all.push((stored.accepted, stored.refusals));
+                }
+                all
+            })
+            .await
+        });
+        // A thread that waits for ever would keep the test from its end.
+        runtime.shutdown_background();
+        assert_eq!(all.expect("no stream waits for ever"), vec![(1, Vec::new()); 3]);
+    }
 
     #[test]
     fn a_caller_has_a_bounded_number_of_streams_and_leaves_room_for_others() {

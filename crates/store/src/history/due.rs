@@ -30,7 +30,7 @@ pub(super) struct Bounds {
     pub(super) parts: usize,
     pub(super) bytes: u64,
     /// Time between their first and their last sample. In the age of a part its own time counts for a step of the clock
-    /// at most, so a merged part has no longer one.
+    /// at most, so no merged part spans more than that.
     pub(super) span: Duration,
 }
 

@@ -86,17 +86,18 @@ impl Folder {
     /// Lists the folder until it has the same files as in the listing before. A listing is not made at once: it may miss a
     /// part that appears meanwhile, and also the files that this part replaces and that are removed then.
     fn list(&self) -> Result<Listing, Error> {
-        // Held meanwhile, so that one listing ends before the other begins.
-        let mut listed = unpoisoned(self.listed.lock());
+        // This listing ended before the next one begins. No lock is held meanwhile: the file system may hang.
+        let mut before = unpoisoned(self.listed.lock()).clone();
         let mut listing = Listing::of(&*self.disk, &self.path)?;
         for _ in 1..ATTEMPTS {
             let files = Some(listing.files());
-            if *listed == files {
+            if before == files {
                 break;
             }
-            *listed = files;
+            before = files;
             listing = Listing::of(&*self.disk, &self.path)?;
         }
+        *unpoisoned(self.listed.lock()) = Some(listing.files());
         Ok(listing)
     }
 
@@ -223,7 +224,9 @@ pub(super) fn describe(losses: &Losses, is_open: bool) -> Option<String> {
 fn known_damage(listing: &Listing, times: &RangeInclusive<i64>) -> Vec<Damage> {
     let aside = listing.quarantined.iter().filter(|file| {
         match (PartName::parse(&file.name), generations_of(&file.name)) {
-            (Some(part), _) => part.from <= *times.end() && part.to >= *times.start(),
+            (Some(part), _) => {
+                part.from <= *times.end() && part.to >= *times.start() && !listing.has(&part)
+            }
             (None, Some(log)) => listing.may_overlap(*log.start(), times),
             (None, None) => true,
         }

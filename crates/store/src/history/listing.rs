@@ -75,6 +75,18 @@ impl Listing {
         (part.last >= generation).then_some(part)
     }
 
+    /// Returns true if other parts have all generations of a part that was merged from them.
+    pub(super) fn has(&self, merged: &PartName) -> bool {
+        let mut next = merged.first;
+        for (part, _) in self.parts.values().filter(|(part, _)| part.last >= merged.first) {
+            if part.first > next || next > merged.last {
+                break;
+            }
+            next = part.last.saturating_add(1);
+        }
+        merged.count() > 1 && next > merged.last
+    }
+
     /// Returns the generations of logs, which their parts may have to replace again, and of damaged files, which answers
     /// name by the times of the parts around them.
     pub(super) fn held(&self) -> Vec<RangeInclusive<u64>> {

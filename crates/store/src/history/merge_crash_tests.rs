@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use skopos_model::{Timestamp, ValueType};
 
@@ -21,6 +22,9 @@ use crate::rounds::{rounds, rounds_in};
 
 /// Seeds that run by default; `SKOPOS_CRASH_SEEDS` has another number.
 const SEEDS: u64 = 500;
+
+/// Time that ends a test which hangs.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn listed(disk: &SimulatedDisk) -> Listing {
     Listing::of(disk, Path::new(FOLDER)).expect("listed")
@@ -186,9 +190,11 @@ impl Interrupted {
     /// Does the work if it is due now.
     fn interrupt(&self) {
         let mut work = self.work.lock().expect("no test panics meanwhile");
-        let due = work.0 == 0;
+        let is_due = work.0 == 0;
         work.0 = work.0.saturating_sub(1);
-        if let Some(work) = work.1.take_if(|_| due) {
+        let due = work.1.take_if(|_| is_due);
+        drop(work);
+        if let Some(work) = due {
             work();
         }
     }
@@ -262,6 +268,29 @@ fn a_reader_meanwhile_misses_no_sample_and_sees_none_twice() {
 }
 
 #[test]
+fn a_listing_that_hangs_keeps_no_other_reader_from_the_folder() {
+    let run = sealed(7, 3);
+    let before = whole(&run.disk);
+    let folder = Arc::new(OnceLock::<Folder>::new());
+    let other = folder.clone();
+    let work = move || {
+        let find = move || other.get().expect("made").find(&all_times()).map(drop);
+        let reader = thread::spawn(find);
+        let begun = Instant::now();
+        while !reader.is_finished() {
+            assert!(begun.elapsed() < PATIENCE, "the other reader waits for this one");
+            thread::sleep(Duration::from_millis(1));
+        }
+        reader.join().expect("no panic").expect("found");
+    };
+    let work = Mutex::new((0, Some(Box::new(work) as Work)));
+    let disk = Arc::new(Interrupted { disk: run.disk.clone(), work });
+    folder.set(Folder::on(disk, PathBuf::from(FOLDER))).expect("set once");
+    let found = folder.get().expect("made").find(&all_times()).expect("found");
+    assert_eq!(rows_of(found), (before, vec![]));
+}
+
+#[test]
 fn a_damaged_part_is_left_out_of_merges_and_named() {
     for seed in 0..20 {
         let mut run = sealed(seed, 7);
@@ -309,7 +338,7 @@ fn parts_take_the_place_of_a_damaged_one_that_was_to_replace_them() {
         assert_eq!(report.damaged.len(), 1, "seed {seed}");
         assert_eq!(report.damaged[0].file, name, "seed {seed}");
         assert_eq!(generations(&run.disk), [(1, 1), (2, 2), (3, 3)], "seed {seed}");
-        assert_eq!(read(&run.disk).0, before, "seed {seed}");
+        assert_eq!(whole(&run.disk), before, "seed {seed}");
     }
 }
 

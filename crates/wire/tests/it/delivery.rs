@@ -1,6 +1,9 @@
 //! Nodes that deliver records of jobs to a hub, among nodes that pretend to be others.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use skopos_access::Caller;
 use skopos_model::Timestamp;
@@ -23,7 +26,7 @@ impl Hub {
 }
 
 impl Taker for Hub {
-    fn take(&self, asker: Asker<'_>, delivery: Delivery) -> Delivered {
+    fn take(&self, asker: Asker<'_>, delivery: Delivery) -> Result<Delivered, String> {
         let Asker { caller, node, is_by_name } = asker;
         assert!(matches!(caller, Caller::Node(names) if names.node == node), "{caller}");
         assert_eq!(is_by_name, matches!(delivery, Delivery::Records(_)));
@@ -32,7 +35,23 @@ impl Taker for Hub {
             Delivery::Records(_) => Delivered::Sent(Sent::Acknowledged { new: 1 }),
         };
         self.0.lock().expect("no panic").push((node.to_owned(), delivery));
-        answer
+        Ok(answer)
+    }
+}
+
+/// A hub that takes records once it may go on.
+struct Slow {
+    begun: Sender<()>,
+    go: Mutex<Receiver<()>>,
+}
+
+impl Taker for Slow {
+    fn take(&self, _: Asker<'_>, delivery: Delivery) -> Result<Delivered, String> {
+        if matches!(delivery, Delivery::Records(_)) {
+            self.begun.send(()).expect("the test waits");
+            let _ = self.go.lock().expect("no panic").recv();
+        }
+        Ok(Delivered::Jobs(jobs()))
     }
 }
 
@@ -87,6 +106,33 @@ fn a_node_delivers_for_itself_and_learns_its_jobs() {
     assert_eq!(hub.taken().len(), before);
     drop(taking);
     until("nobody answers", || deliver(&node, Some("hub"), "n01", &records).is_empty());
+}
+
+#[test]
+fn a_request_without_a_place_is_refused_and_counted() {
+    let site = Site::new();
+    let (plane, node) = (site.hub(), site.client(&site.joined("n01")));
+    let ((begun, has_begun), (go_on, go)) = (channel(), channel());
+    let slow = Slow { begun, go: Mutex::new(go) };
+    let _taking = plane.serve_deliveries("hub", slow).expect("it answers");
+    let ask = Delivery::Jobs(Vec::new());
+    until("the hub answers", || !deliver(&node, Some("hub"), "n01", &ask).is_empty());
+    let dropped = || {
+        let numbers = plane.drops().numbers().into_iter();
+        let found = numbers.filter(|(metric, _)| metric.name == "deliveries_dropped_total");
+        found.map(|(_, number)| number).sum::<u64>()
+    };
+    assert_eq!(dropped(), 0);
+    thread::scope(|scope| {
+        scope.spawn(|| node.deliver(Some("hub"), ("n01", &records("n01")), &|| false));
+        has_begun.recv_timeout(Duration::from_secs(180)).expect("the hub takes records");
+        // A node has one place.
+        let refused = node.deliver(Some("hub"), ("n01", &ask), &|| false);
+        drop(go_on);
+        let why = refused.expect_err("it has no place").to_string();
+        assert!(why.contains("too many requests"), "{why}");
+    });
+    assert_eq!(dropped(), 1);
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub struct Filter {
     pub site: Option<String>,
     /// The id that the batch system gave the job.
     pub job: Option<String>,
+    /// Such ids, of which the job has one; empty for any.
+    pub ids: BTreeSet<String>,
     /// The number of the job's run.
     pub generation: Option<u32>,
     /// The user that owns the job.
@@ -148,6 +150,7 @@ impl Filter {
             visibility,
             site: None,
             job: None,
+            ids: BTreeSet::new(),
             generation: None,
             user: None,
             project: None,
@@ -174,12 +177,14 @@ impl Filter {
             Visibility::Own { leads, .. } => leads.len(),
             Visibility::Nothing | Visibility::Everything => 0,
         };
-        let texts = self.texts().map(|(_, text)| text).chain([&self.text]).chain(&self.tags);
+        let texts = self.texts().map(|(_, text)| text).chain([&self.text]);
+        let texts = texts.chain(&self.tags).chain(&self.ids);
         if let Some(long) = texts.into_iter().find(|text| text.len() > MAX_TEXT_BYTES) {
             return Err(FilterError::Long(long.len()));
         }
         for (what, count, most) in [
             ("projects of the caller", leads, MAX_LED),
+            ("ids", self.ids.len(), MAX_CONDITIONS),
             ("states", self.states.len(), MAX_CONDITIONS),
             ("kinds of ends", self.exit_types.len(), MAX_CONDITIONS),
             ("tags", self.tags.len(), MAX_CONDITIONS),

@@ -25,6 +25,7 @@ impl Filter {
         self.visibility.shows(entry.user(), entry.project())
             && is(&self.site, Some(&entry.site))
             && is(&self.job, Some(entry.id.job()))
+            && (self.ids.is_empty() || self.ids.contains(entry.id.job()))
             && self.generation.is_none_or(|asked| entry.id.generation() == asked)
             && is_known(&self.user, entry.user())
             && is_known(&self.project, entry.project())

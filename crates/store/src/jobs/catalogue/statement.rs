@@ -155,6 +155,7 @@ impl Builder<'_> {
                 column => format!("{column} = {value}"),
             });
         }
+        self.one_of("job", filter.ids.iter().map(String::as_str));
         if let Some(generation) = filter.generation {
             let value = self.parameter(Value::Integer(generation.into()));
             self.conditions.push(format!("generation = {value}"));

@@ -100,6 +100,8 @@ pub struct Delivered {
     /// Files that could not be sent: damaged, or refused by the hub. They are in the quarantine, except those of a later
     /// version of Skopos.
     pub aside: Vec<Damage>,
+    /// Number of those that are damaged: it is not known which records they had.
+    pub damaged: u64,
     /// The reason why batches wait, if any do.
     pub waiting: Option<String>,
 }
@@ -266,7 +268,9 @@ impl Spool {
                 // It was made smaller, and has another name. The next time it is sent.
                 Err(e) if e.is_gone() => continue,
                 Err(e) if e.is_damage() => {
-                    delivered.aside.extend(self.put_aside(file.name, e.why())?);
+                    let moved = self.put_aside(file.name, e.why())?;
+                    delivered.damaged += u64::from(moved.is_some());
+                    delivered.aside.extend(moved);
                     continue;
                 }
                 Err(e @ Error::Newer { .. }) => {

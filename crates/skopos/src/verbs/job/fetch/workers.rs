@@ -85,20 +85,25 @@ pub(super) fn run(
     Ok(unpoisoned(done))
 }
 
-/// Downloads an endpoint from the first of its locations that has it. Returns the numbers of parts, records and bytes.
+/// Downloads an endpoint from the first of its locations that has it, else from the hub that was asked. Returns the numbers of
+/// parts, records and bytes.
 fn fetch(
     task: &Task,
     folder: &Folder,
     hubs: &mut HashMap<String, Fetcher>,
 ) -> Result<(u64, u64, u64), FetchError> {
-    let asked = vec![SAME_HUB.to_owned()];
-    let locations = match task.endpoint.locations.is_empty() {
-        true => &asked,
-        false => &task.endpoint.locations,
-    };
-    let mut failure = None;
-    for location in locations {
-        let address = task.hubs.at(location);
+    let (asked, mut tried, mut failure) = ([SAME_HUB.to_owned()], BTreeSet::new(), None);
+    for location in task.endpoint.locations.iter().chain(&asked) {
+        let Some(address) = task.hubs.at(location) else {
+            failure = Some(FetchError::Failed(
+                Failure::new(format!("the hub at {location} is not asked without a token for it"))
+                    .hint(format!("add `--hub {location} --token-file FILE`")),
+            ));
+            continue;
+        };
+        if !tried.insert(address.url.clone()) {
+            continue;
+        }
         for _ in 0..BUSY_TIMES {
             match fetch_from(&address, task, folder, hubs) {
                 Err(FetchError::Busy(e)) => {

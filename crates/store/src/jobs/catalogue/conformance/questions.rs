@@ -48,6 +48,10 @@ impl Jobs {
             visibility: self.visibility(),
             site: self.maybe(6, |_| "it's".to_owned()),
             job: self.maybe(20, |jobs| format!("{}{}", jobs.below(60), jobs.word())),
+            ids: match self.below(10) {
+                0 => (0..8).map(|_| format!("{}{}", self.below(60), self.word())).collect(),
+                _ => BTreeSet::new(),
+            },
             generation: self.maybe(6, |jobs| jobs.below(3) as u32),
             user: self.maybe(5, Self::word),
             project: self.maybe(8, Self::word),
