@@ -3,7 +3,7 @@
 //! Read in this order: [`Hub`] puts the parts together, and [`Backend`] holds what its listeners share.
 //! `source` is the input of the query engine: [`Local`], the segments of this machine, and a mirror of each
 //! other node. `past` asks nodes for samples that only they have; [`read`] has nodes measure values that are
-//! too old. [`Standing`] is a statement that the hub answers again when its inputs change; [`Pulse`] wakes
+//! too old; [`ranks`] puts the ranks of agents together. [`Standing`] is a statement that the hub answers again when its inputs change; [`Pulse`] wakes
 //! it. `insights` computes insights that need a query engine or several nodes; `remote_write` sends latest
 //! values to a Prometheus store. [`jobs`] stores and finds the jobs of the site, and `bucket` is a
 //! disk in an object store for them. [`counts`] counts requests, and `facts` publishes the counts. [`client`] asks
@@ -24,6 +24,7 @@ mod turns;
 mod standing;
 pub mod pieces;
 mod source;
+pub mod ranks;
 pub mod tables;
 mod past;
 pub mod topics;

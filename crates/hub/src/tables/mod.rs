@@ -5,6 +5,7 @@
 
 mod insights;
 mod anomalies;
+mod ranks;
 mod tasks;
 mod task_files;
 mod task_stats;
@@ -44,6 +45,7 @@ use self::job_reads::JobReads;
 use self::job_samples::JobSamples;
 use self::job_spans::JobSpans;
 use self::jobs::JobsTable;
+use self::ranks::Ranks;
 use self::sealed_samples::SealedSamples;
 use self::spans::Spans;
 use self::task_files::FilesOfTasks;
@@ -75,6 +77,7 @@ pub fn register(
     let Stores { archive, traces, jobs } = stores;
     registry.register(Insights::new(source.clone(), insight))?;
     registry.register(Anomalies::new(source.clone()))?;
+    registry.register(Ranks::new(source.clone()))?;
     registry.register(Tasks::all(archive.clone()))?;
     registry.register(OfClasses::stats(archive.clone()))?;
     registry.register(OfClasses::estimates(archive.clone()))?;

@@ -1,4 +1,4 @@
-//! The hub's HTTP listener: SQL, latest values, their changes, and metrics for Prometheus. `docs/openapi.json` describes
+//! The hub's HTTP listener: SQL, latest values, their changes, ranks, and metrics for Prometheus. `docs/openapi.json` describes
 //! it, and a test compares the two.
 //!
 //! # Invariants
@@ -20,6 +20,7 @@ mod small;
 mod sql;
 mod parameters;
 mod get;
+mod ranks;
 mod join;
 mod watch;
 mod metrics;
@@ -115,6 +116,7 @@ fn routes(context: Arc<HttpContext>) -> Router {
     Router::new()
         .route("/api/v1/sql", post(sql::answer).layer(sql_limit))
         .route("/api/v1/get", get(get::answer))
+        .route("/api/v1/ranks/{profile}", get(ranks::answer))
         .route("/api/v1/watch", get(watch::answer))
         .route("/api/v1/nodes", get(small::nodes))
         .route("/api/v1/openapi.json", get(small::openapi))
