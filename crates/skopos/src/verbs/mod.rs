@@ -32,6 +32,7 @@ pub(crate) mod simulate;
 pub(crate) mod calibrate;
 pub(crate) mod insight;
 pub(crate) mod graph;
+pub(crate) mod rank;
 pub(crate) mod lab;
 pub(crate) mod doctor;
 mod predicted;

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use crate::support::{Running, run, runtime_dir, signal, skopos};
 
 /// Verbs that have subcommands.
-const GROUPS: [&str; 6] = ["archive", "insight", "delphi", "pki", "trace", "lab"];
+const GROUPS: [&str; 7] = ["archive", "insight", "delphi", "pki", "trace", "lab", "rank"];
 
 /// Examples that a test machine cannot run, with the reasons.
-const SKIPPED: [(&str, &str); 8] = [
+const SKIPPED: [(&str, &str); 9] = [
     ("skopos lab up", "makes a network as root; `lab` tests it"),
     ("skopos lab down", "would remove a lab of the user; `lab` tests it"),
     ("skopos lab run", "needs a lab; `lab` tests it"),
     ("skopos trace", "needs the trace of a service; `trace` tests the verbs"),
+    ("skopos rank", "needs a profile in the configuration; `rank` tests the verb"),
     ("skopos join", "needs a hub on another machine; `certificates` tests it"),
     ("skopos top", "needs a terminal; `top` tests it"),
     ("skopos slurm", "needs the environment of Slurm; `slurm` tests it"),
