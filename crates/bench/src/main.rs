@@ -38,6 +38,7 @@ mod store;
 mod rpc;
 mod int;
 mod anomaly;
+mod rank;
 mod fill_history;
 
 use std::io::IsTerminal as _;
@@ -155,6 +156,8 @@ enum Name {
     Int,
     /// Anomaly reports under mixed load with injected faults: recall, false reports, delay, bytes
     Anomaly,
+    /// Ranks: the cost of a read and of a ranking, and choices among replicas beside C3 and Prequal
+    Rank,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -179,6 +182,7 @@ impl Name {
             Self::Rpc => "rpc",
             Self::Int => "int",
             Self::Anomaly => "anomaly",
+            Self::Rank => "rank",
             Self::Worker => "worker",
         }
     }
@@ -200,6 +204,7 @@ impl Name {
             | Self::Rpc
             | Self::Int
             | Self::Anomaly
+            | Self::Rank
             | Self::Worker => None,
         }
     }
@@ -226,6 +231,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Rpc => rpc::run(&plan)?,
         Name::Int => int::run(&plan)?,
         Name::Anomaly => anomaly::run(&plan)?,
+        Name::Rank => rank::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());
