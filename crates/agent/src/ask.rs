@@ -193,7 +193,7 @@ fn whole_ranking(
         let is_last = !page.more || page.candidates.is_empty();
         read.append(&mut page.candidates);
         if is_last {
-            return Ok(Some(RankPage { candidates: read, ..page }));
+            return Ok(Some(RankPage { candidates: read, ..*page }));
         }
     }
 }

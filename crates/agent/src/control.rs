@@ -132,7 +132,7 @@ pub enum Answer {
         more: bool,
     },
     /// A page of a ranking.
-    Rank(RankPage),
+    Rank(Box<RankPage>),
     /// Outcomes were taken.
     Outcomes {
         /// Number of outcomes that were taken.

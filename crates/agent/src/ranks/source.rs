@@ -13,26 +13,27 @@ const MAX_VERTICES: usize = 64;
 /// Families with the offset of another node's clock, the more exact first.
 const OFFSETS: [&str; 2] = ["peer", "mirror"];
 
-/// All vertices of a machine, by the last segment of their topics.
+/// All vertices of a machine, to look topics up.
 pub(super) struct Vertices<'a> {
     node: &'a str,
-    by_metric: HashMap<String, Vec<Vertex>>,
-    by_topic: HashMap<String, Vertex>,
+    /// In the order of topics, one for each.
+    all: Vec<Vertex>,
+    /// Places in `all` by the last segment of the topic.
+    by_metric: HashMap<String, Vec<usize>>,
 }
 
 impl<'a> Vertices<'a> {
     /// Lists the vertices of segments; of two with one topic the first counts.
     pub(super) fn of(node: &'a str, segments: &[Segment]) -> Self {
-        let mut all = Self { node, by_metric: HashMap::new(), by_topic: HashMap::new() };
-        for vertex in segments.iter().flat_map(Segment::vertices) {
-            let topic = vertex.topic();
-            if all.by_topic.contains_key(topic.as_str()) {
-                continue;
-            }
-            all.by_metric.entry(topic.metric().to_owned()).or_default().push(vertex.clone());
-            all.by_topic.insert(topic.to_string(), vertex);
+        let mut all: Vec<Vertex> = segments.iter().flat_map(Segment::vertices).collect();
+        // The sort is stable, so the vertex of the first segment comes first.
+        all.sort_by(|a, b| a.topic().cmp(b.topic()));
+        all.dedup_by(|later, first| later.topic() == first.topic());
+        let mut by_metric: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, vertex) in all.iter().enumerate() {
+            by_metric.entry(vertex.topic().metric().to_owned()).or_default().push(at);
         }
-        all
+        Self { node, all, by_metric }
     }
 
     /// Returns the sources of a pattern whose topics `wanted` accepts, in the order of topics.
@@ -41,35 +42,35 @@ impl<'a> Vertices<'a> {
         pattern: &TopicPattern,
         wanted: impl Fn(&Topic) -> bool,
     ) -> Vec<Source> {
-        let mut found: Vec<&Vertex> = match pattern.as_topic() {
-            Some(topic) => self.by_topic.get(topic.as_str()).into_iter().collect(),
-            None => self.with_metric(pattern).filter(|v| pattern.matches(v.topic())).collect(),
-        };
-        found.retain(|vertex| wanted(vertex.topic()));
-        found.sort_by(|a, b| a.topic().cmp(b.topic()));
-        found.truncate(MAX_VERTICES);
-        found.into_iter().map(|vertex| self.source(vertex)).collect()
-    }
-
-    /// Returns the vertices whose last segment the pattern can match.
-    fn with_metric(&self, pattern: &TopicPattern) -> Box<dyn Iterator<Item = &Vertex> + '_> {
+        let fits = |vertex: &&Vertex| pattern.matches(vertex.topic()) && wanted(vertex.topic());
+        let source = |vertex: &Vertex| self.source(vertex);
+        if let Some(topic) = pattern.as_topic() {
+            return self.find(&topic).filter(fits).map(source).into_iter().collect();
+        }
         match pattern.as_str().rsplit('/').next() {
             Some(metric) if !metric.contains('*') => {
-                Box::new(self.by_metric.get(metric).into_iter().flatten())
+                let places = self.by_metric.get(metric).into_iter().flatten();
+                let vertices = places.map(|at| &self.all[*at]);
+                vertices.filter(fits).take(MAX_VERTICES).map(source).collect()
             }
-            _ => Box::new(self.by_topic.values()),
+            _ => self.all.iter().filter(fits).take(MAX_VERTICES).map(source).collect(),
         }
+    }
+
+    fn find(&self, topic: &Topic) -> Option<&Vertex> {
+        let at = self.all.binary_search_by(|vertex| vertex.topic().cmp(topic)).ok()?;
+        self.all.get(at)
     }
 
     fn source(&self, vertex: &Vertex) -> Source {
         let node = vertex.topic().node();
-        let offset = |family| format!("{}/{family}/{node}/clock_offset_seconds", self.node);
+        let offset = |family: &&str| {
+            let topic = format!("{}/{family}/{node}/clock_offset_seconds", self.node);
+            self.find(&Topic::new(&topic).ok()?).cloned()
+        };
         let clock = match node == self.node {
             true => Clock::Own,
-            false => {
-                let offsets = OFFSETS.iter().filter_map(|family| self.by_topic.get(&offset(family)));
-                Clock::Other(offsets.cloned().collect())
-            }
+            false => Clock::Other(OFFSETS.iter().filter_map(offset).collect()),
         };
         let is_counter = vertex.info().kind == Kind::Counter;
         Source { vertex: vertex.clone(), clock, rate: is_counter.then(Rate::default) }

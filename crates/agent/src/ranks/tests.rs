@@ -115,7 +115,7 @@ impl World {
     fn page(&self, names: &[&str]) -> RankPage {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         match self.ranks.page(Some("reads"), &names, 0) {
-            Ok(Answer::Rank(page)) => page,
+            Ok(Answer::Rank(page)) => *page,
             other => panic!("{other:?}"),
         }
     }

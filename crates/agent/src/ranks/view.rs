@@ -49,7 +49,7 @@ pub(super) fn page(
         shown.push(one);
     }
     let counts = profile.counts();
-    Ok(Answer::Rank(RankPage {
+    Ok(Answer::Rank(Box::new(RankPage {
         node: node.to_owned(),
         profile: profile.name().to_owned(),
         method: method(profile.profile().method).to_owned(),
@@ -66,7 +66,7 @@ pub(super) fn page(
         candidates_total: candidates.len(),
         candidates: shown,
         more,
-    }))
+    })))
 }
 
 fn metrics(profile: &RankedProfile) -> Vec<RankMetric> {
