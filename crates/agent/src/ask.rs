@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::control::{
-    self, Answer, DefinitionStatus, OutcomeReport, RankPage, RankedCandidate, RefusedInput, Request,
-    VertexStatus, socket_path,
+    self, Answer, DefinitionStatus, OutcomeReport, RankPage, RankedCandidate, RefusedInput,
+    Request, VertexStatus, socket_path,
 };
 use skopos_model::nearest_topic;
 use skopos_term::find::readings_of;

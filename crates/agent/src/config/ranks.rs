@@ -84,7 +84,9 @@ impl<'de> Deserialize<'de> for Candidate {
             )));
         }
         if !is_segment(&node) {
-            return Err(D::Error::custom(format!("`{node}` is not the name of a node, such as `n02`")));
+            return Err(D::Error::custom(format!(
+                "`{node}` is not the name of a node, such as `n02`"
+            )));
         }
         Ok(Self { name, node })
     }

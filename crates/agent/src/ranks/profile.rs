@@ -141,9 +141,8 @@ impl RankedProfile {
         for (at, candidate) in self.config.candidates.iter().enumerate() {
             let row = self.cells.iter_mut().skip(at * metrics.len());
             for (cell, metric) in row.zip(metrics) {
-                let pattern = |template: &Option<String>| {
-                    filled(template.as_deref()?, node, candidate).ok()
-                };
+                let pattern =
+                    |template: &Option<String>| filled(template.as_deref()?, node, candidate).ok();
                 let own = pattern(&metric.topic);
                 cell.own = own.map_or_else(Vec::new, |p| vertices.sources(&p, |_| true));
                 // The candidate's own word is not that of a peer.

@@ -38,7 +38,7 @@ impl RankFacts {
             Some(Scalar::U64(place as u64)),
             Some(Scalar::F64(confidence.trust)),
             Some(Scalar::U64(confidence.samples.into())),
-            is_known.then(|| Scalar::F64(confidence.age.as_secs_f64())),
+            is_known.then_some(Scalar::F64(confidence.age.as_secs_f64())),
             Some(Scalar::U64(code(ranked.state))),
         ];
         for (id, value) in self.0.into_iter().zip(values) {

@@ -382,7 +382,8 @@ fn outcomes_are_recorded_within_bounds_and_replayed() {
     assert_eq!((page.outcomes_total, page.recorded_total), (320, 256));
     assert_eq!((page.record_left_out_total, page.record_error), (64, None));
     let recorded = std::fs::read_to_string(&path).expect("a recording");
-    let before = std::fs::read_to_string(folder.path().join("reads.jsonl.1")).expect("the one before");
+    let before =
+        std::fs::read_to_string(folder.path().join("reads.jsonl.1")).expect("the one before");
     assert!(recorded.len() <= 8000 && before.len() <= 8000);
     let profile = world.ranks.profiles[0].profile().clone();
     let replayed = replay(&recorded, profile, 1).expect("a valid recording");

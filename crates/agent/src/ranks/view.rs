@@ -6,9 +6,7 @@ use skopos_steer::rank::{Basis, Method, Ranked, Ranking, State};
 use super::profile::RankedProfile;
 use super::rank_profile::text;
 use super::refused;
-use crate::control::{
-    Answer, MAX_ANSWER_BYTES, RankMetric, RankPage, RankPart, RankedCandidate,
-};
+use crate::control::{Answer, MAX_ANSWER_BYTES, RankMetric, RankPage, RankPart, RankedCandidate};
 
 /// Length at which a page ends: the next candidate, with the parts of all metrics, still fits.
 const PAGE_BYTES: usize = MAX_ANSWER_BYTES / 4;
@@ -73,7 +71,10 @@ fn metrics(profile: &RankedProfile) -> Vec<RankMetric> {
     let weights = profile.ranker().weights();
     let utility = profile.ranker().utility();
     let metrics = profile.profile().metrics.iter().zip(weights).zip(profile.relaxed());
-    let metric = |(at, ((metric, weight), relaxed)): (usize, ((&skopos_steer::rank::Metric, &f64), bool))| {
+    let metric = |(at, ((metric, weight), relaxed)): (
+        usize,
+        ((&skopos_steer::rank::Metric, &f64), bool),
+    )| {
         RankMetric { name: metric.name.clone(), weight: *weight, utility: utility.of(at), relaxed }
     };
     metrics.enumerate().map(metric).collect()
@@ -95,7 +96,7 @@ fn ranked(
         score: entry.score,
         trust: confidence.trust,
         samples: confidence.samples,
-        age_seconds: (confidence.trust > 0.0).then(|| confidence.age.as_secs_f64()),
+        age_seconds: (confidence.trust > 0.0).then_some(confidence.age.as_secs_f64()),
         state: state(entry.state).to_owned(),
         reasons: ranking.reasons(entry.candidate).iter().map(text).collect(),
         parts: parts

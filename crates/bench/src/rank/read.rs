@@ -112,10 +112,7 @@ fn reads(plan: &Plan, dir: &Path, segment: &Path) -> Result<Vec<Row>, Failure> {
 }
 
 /// Returns the mean time of a read.
-fn nanos(
-    readers: &[Reader<f64>],
-    read: impl Fn(&Reader<f64>) -> f64,
-) -> Result<f64, Failure> {
+fn nanos(readers: &[Reader<f64>], read: impl Fn(&Reader<f64>) -> f64) -> Result<f64, Failure> {
     let started = Instant::now();
     let mut sum = 0.0;
     for reader in readers.iter().cycle().take(READS as usize) {

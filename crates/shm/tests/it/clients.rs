@@ -29,7 +29,8 @@ fn repository() -> PathBuf {
 fn published() -> (TempDir, Publisher, Vec<skopos_shm::VertexWriter>) {
     let dir = runtime_dir();
     let publisher = publisher(dir.path(), "agent");
-    let types = [ValueType::F64, ValueType::U64, ValueType::F64, ValueType::F64, ValueType::Structured];
+    let types =
+        [ValueType::F64, ValueType::U64, ValueType::F64, ValueType::F64, ValueType::Structured];
     let register = |(topic, value_type)| publisher.register(spec(topic, value_type)).expect("room");
     let writers: Vec<_> = TOPICS.into_iter().zip(types).map(register).collect();
     for round in 0..300 {

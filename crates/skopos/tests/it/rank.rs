@@ -92,7 +92,8 @@ fn a_ranking_is_the_same_in_the_segment_in_sql_by_http_and_by_the_verb() {
     let first = &shown["candidates"][0];
     let read = up.agent.run(&["get", "--json", "rank/reads@n03/weight"]).json();
     assert_eq!(read["readings"][0]["value"], first["weight"]);
-    let sql = "SELECT place, candidate, weight, state FROM ranks WHERE profile = 'reads' ORDER BY place";
+    let sql =
+        "SELECT place, candidate, weight, state FROM ranks WHERE profile = 'reads' ORDER BY place";
     eventually("the table has the ranks", || {
         let rows = up.agent.run(&["sql", "--json", sql]).json()["rows"].clone();
         rows.as_array().is_some_and(|rows| {
@@ -105,7 +106,9 @@ fn a_ranking_is_the_same_in_the_segment_in_sql_by_http_and_by_the_verb() {
     let mut got = Json::Null;
     eventually("the hub has the reasons", || {
         got = up.get("/api/v1/ranks/reads").json();
-        got["candidates"][2]["reasons"][0].as_str().is_some_and(|reason| reason.starts_with("queue +"))
+        got["candidates"][2]["reasons"][0]
+            .as_str()
+            .is_some_and(|reason| reason.starts_with("queue +"))
     });
     Description::of(&up).named("Ranking", &got);
     assert_eq!(order(&got), ["n03", "10.0.0.4:9042", "n02"]);
@@ -164,9 +167,11 @@ fn a_configuration_that_is_not_valid_is_refused() {
 fn outcomes_in_batches_are_learned_recorded_and_replayed() {
     let dir = runtime_dir();
     let record = dir.path().join("reads.jsonl");
-    let text = CONFIG
-        .replacen("method = \"given\"", "method = \"learned\"", 1)
-        .replacen("[rank.profile]", &format!("record = {record:?}\n[rank.profile]"), 1);
+    let text = CONFIG.replacen("method = \"given\"", "method = \"learned\"", 1).replacen(
+        "[rank.profile]",
+        &format!("record = {record:?}\n[rank.profile]"),
+        1,
+    );
     let config = configured(dir.path(), &text);
     let agent = Running::start_in(dir, "agent", &["--config", &config]);
     // The queue says nothing about the latency, and the round-trip time everything.
@@ -176,7 +181,8 @@ fn outcomes_in_batches_are_learned_recorded_and_replayed() {
     let both = [outcome("n02", 0.004), outcome("n03", 0.001)];
     let batch: Vec<&Json> = both.iter().cycle().take(256).collect();
     for _ in 0..4 {
-        let answer = ask(&agent, &json!({ "verb": "outcomes", "profile": "reads", "outcomes": batch }));
+        let answer =
+            ask(&agent, &json!({ "verb": "outcomes", "profile": "reads", "outcomes": batch }));
         assert_eq!(answer["outcomes"]["taken"], 256, "{answer}");
     }
     let report = ["rank", "report", "--profile", "reads", "n03", "0.001", "--json"];
@@ -205,8 +211,7 @@ fn outcomes_in_batches_are_learned_recorded_and_replayed() {
     let by_name = replay("reads");
     assert_eq!(by_name["requests"], recorded);
     let other = agent.path().join("rtt.toml");
-    let profile =
-        "name = \"rtt\"\nmethod = \"given\"\n[[metrics]]\nname = \"rtt\"\nfloor = 1e-4\n";
+    let profile = "name = \"rtt\"\nmethod = \"given\"\n[[metrics]]\nname = \"rtt\"\nfloor = 1e-4\n";
     std::fs::write(&other, profile).expect("writable");
     let by_file = replay(other.to_str().expect("UTF-8"));
     let cost = |replayed: &Json| replayed["estimated_seconds"].as_f64().expect("an estimate");
@@ -250,7 +255,8 @@ fn facts_of_other_nodes_are_mirrored_for_a_ranking_and_the_hub_of_the_site_has_t
     });
     // The other node dies: its value stays until it is too old, and the agent's own end leaves the last ranks to grow old.
     here.kill();
-    let late = "SELECT count(*) > 0 AS late FROM ranks WHERE checked_at < now() - INTERVAL '3 seconds'";
+    let late =
+        "SELECT count(*) > 0 AS late FROM ranks WHERE checked_at < now() - INTERVAL '3 seconds'";
     eventually("the ranks are late", || hub.ask(late) == json!([{ "late": true }]));
 }
 
@@ -288,17 +294,16 @@ fn the_page_on_ranks_is_a_configuration_and_its_programs_read_ranks() {
     let agent = Running::start_in(dir, "agent", &["--config", &config]);
     eventually("the agent ranks", || agent.run(&["rank", "--profile", "reads"]).code == 0);
     let segment = agent.path().join("agent.seg");
-    let python = text("python").replace(
-        "/dev/shm/skopos-1000/agent.seg",
-        segment.to_str().expect("UTF-8"),
-    );
+    let python =
+        text("python").replace("/dev/shm/skopos-1000/agent.seg", segment.to_str().expect("UTF-8"));
     let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/python");
     let mut program = std::process::Command::new("python3");
     program.args(["-c", &python]).env("PYTHONPATH", clients);
     match program.env("PYTHONDONTWRITEBYTECODE", "1").output() {
         Err(e) => println!("skipped: python3: {e}"),
         Ok(ran) => {
-            let weight: f64 = String::from_utf8_lossy(&ran.stdout).trim().parse().expect("a weight");
+            let weight: f64 =
+                String::from_utf8_lossy(&ran.stdout).trim().parse().expect("a weight");
             assert!(ran.status.success() && (0.0..=1.0).contains(&weight), "{ran:?}");
         }
     }

@@ -101,7 +101,9 @@ fn human(out: &mut Out, name: &str, replayed: &Replayed) -> Result<(), Failure> 
             seconds(low),
             seconds(high)
         ))?,
-        _ => out.line(format!("with `{name}`: not known, because it chooses none of the choices"))?,
+        _ => {
+            out.line(format!("with `{name}`: not known, because it chooses none of the choices"))?
+        }
     }
     let otherwise = replayed.chosen_otherwise;
     out.line(format!("`{name}` puts another candidate first in {otherwise} of {requests}"))?;
@@ -136,7 +138,8 @@ fn profile(args: &ReplayArgs) -> Result<Profile, Failure> {
             ));
             Err(match nearest_name(args.profile.as_str(), names()) {
                 Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-                None => failure.hint("a profile is a table `[rank.profile]`, or a file with its entries"),
+                None => failure
+                    .hint("a profile is a table `[rank.profile]`, or a file with its entries"),
             })
         }
     }
