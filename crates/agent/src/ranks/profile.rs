@@ -143,6 +143,9 @@ impl RankedProfile {
             for (cell, metric) in row.zip(metrics) {
                 let pattern =
                     |template: &Option<String>| filled(template.as_deref()?, node, candidate).ok();
+                let Cell { own, peers } = std::mem::take(cell);
+                let mut before: Vec<Source> =
+                    own.into_iter().chain(peers.into_iter().flatten()).collect();
                 let own = pattern(&metric.topic);
                 cell.own = own.map_or_else(Vec::new, |p| vertices.sources(&p, |_| true));
                 // The candidate's own word is not that of a peer.
@@ -150,6 +153,8 @@ impl RankedProfile {
                 let peers = pattern(&metric.peers);
                 let peers = peers.map_or_else(Vec::new, |p| vertices.sources(&p, is_peer));
                 cell.peers = by_node(peers);
+                let found = cell.own.iter_mut().chain(cell.peers.iter_mut().flatten());
+                found.for_each(|source| source.adopt(&mut before));
             }
         }
     }

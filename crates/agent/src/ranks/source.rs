@@ -116,6 +116,15 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Takes the state of the counter over from an earlier source of the same topic, if there is one.
+    pub(super) fn adopt(&mut self, before: &mut [Self]) {
+        let topic = self.vertex.topic();
+        let same = before.iter_mut().find(|source| source.vertex.topic() == topic);
+        if let (Some(rate), Some(kept)) = (&mut self.rate, same.and_then(|s| s.rate.take())) {
+            *rate = kept;
+        }
+    }
+
     /// Returns the node that publishes it.
     pub(super) fn node(&self) -> &str {
         self.vertex.topic().node()

@@ -143,7 +143,7 @@ const GOOD: (f64, f64) = (0.001, 1.0);
 
 #[test]
 fn candidates_are_ranked_published_and_explained() {
-    let mut world = World::with([(0.004, 1.0), GOOD, (0.002, 9.0)]);
+    let mut world = World::with([(0.008, 1.0), GOOD, (0.002, 2.0)]);
     let page = world.rank();
     assert_eq!(order(&page), ["n03", "10.0.0.4:9042", "n02"]);
     for (at, candidate) in page.candidates.iter().enumerate() {
