@@ -9,6 +9,7 @@
 //! - All ranks of a profile are published in one tick.
 
 mod counts;
+mod refusal;
 mod source;
 mod rank;
 mod rank_profile;
@@ -33,6 +34,7 @@ use crate::control::{Answer, MAX_OUTCOMES, OutcomeReport};
 use crate::sink::Counts;
 
 use profile::RankedProfile;
+use refusal::refused;
 use source::Vertices;
 
 /// Time between two searches for new publishers, and between two lists of vertices: a list of a large mirror takes tenths
@@ -173,8 +175,4 @@ impl Ranks {
             refused(format!("this agent ranks no profile `{name}`"), hint)
         })
     }
-}
-
-fn refused(error: String, hint: String) -> Answer {
-    Answer::Refused { error, hint: Some(hint) }
 }

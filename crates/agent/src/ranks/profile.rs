@@ -27,7 +27,7 @@ const SEED: u64 = 1;
 #[derive(Default)]
 struct Cell {
     own: Vec<Source>,
-    /// Those of other nodes about the candidate, by node.
+    /// Sources of other nodes about the candidate, by node.
     peers: Vec<Vec<Source>>,
 }
 

@@ -81,7 +81,7 @@ impl<'a> Vertices<'a> {
 enum Clock {
     /// The clock of this node.
     Own,
-    /// That of another node, with the facts that may have its offset.
+    /// The clock of another node, with the facts that may have its offset.
     Other(Vec<Vertex>),
 }
 

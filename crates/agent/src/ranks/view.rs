@@ -5,7 +5,7 @@ use skopos_steer::rank::{Basis, Method, Ranked, Ranking, State};
 
 use super::profile::RankedProfile;
 use super::rank_profile::text;
-use super::refused;
+use super::refusal::refused;
 use crate::control::{Answer, MAX_ANSWER_BYTES, RankMetric, RankPage, RankPart, RankedCandidate};
 
 /// Length at which a page ends: the next candidate, with the parts of all metrics, still fits.

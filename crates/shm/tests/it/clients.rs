@@ -18,7 +18,7 @@ const TOPICS: [&str; 6] = [
     "n01/rank/reads@n02/none",
 ];
 
-/// What a reader says of each of the topics.
+/// The line of a reader for each of the topics.
 const EXPECTED: [&str; 6] = ["0.25 1", "3 1", "code 4", "code 4", "code 3", "code 3"];
 
 fn repository() -> PathBuf {
