@@ -24,6 +24,7 @@ use crate::names::SEGMENT_NAME;
 use crate::overhead::Overhead;
 use crate::polled::PolledSensor;
 use crate::probe::{PollOutcome, Probe};
+use crate::ranks::Ranks;
 use crate::self_facts::{AgentState, SelfFacts};
 use crate::server::Server;
 use crate::settings::Settings;
@@ -65,6 +66,7 @@ pub struct Agent {
     self_facts: SelfFacts,
     user_facts: UserFacts,
     foreign: Foreign,
+    ranks: Ranks,
     /// The sender of anomaly reports, if the user asked for it.
     reports: Option<AnomalyReports>,
     traces: Traces,
@@ -102,6 +104,8 @@ impl Agent {
         let now = monotonic();
         let node: Arc<str> = node.into();
         let insights = Insights::new(&node, &settings.config, &publisher)?;
+        let ranks = Ranks::new(&node, &dir, &settings.config.rank, &publisher)
+            .map_err(|e| e.in_file(settings.config.path.as_deref()))?;
         let mut agent = Self {
             node,
             insights,
@@ -116,6 +120,7 @@ impl Agent {
             self_facts,
             user_facts: UserFacts::new(&dir),
             foreign: Foreign::new(&dir),
+            ranks,
             reports: None,
             traces: Traces::new(&dir, skopos_term::state::traces()),
             dir,
@@ -226,7 +231,7 @@ impl Agent {
             let now = monotonic();
             let polls = self.polled.iter().map(PolledSensor::due);
             let wakes = polls.chain(self.deadline).chain(self.insights.predictions_due());
-            let wake = wakes.chain([self.look_at]).min();
+            let wake = wakes.chain(self.ranks.due()).chain([self.look_at]).min();
             let wait = wake.map(|at| at.saturating_sub(now));
             if self.sleep(wait.into_iter().chain(self.server.patience_left()).min())? {
                 return Ok(());
@@ -246,7 +251,7 @@ impl Agent {
             }
             if self.polled.iter().any(|p| p.due() <= now) || self.lanes.has_returned() {
                 self.tick(observe)?;
-            } else if is_look_due || self.insights.predictions_due().is_some_and(|at| at <= now) {
+            } else if is_look_due || self.is_between_polls_due(now) {
                 self.between_polls(now, observe)?;
             }
         }
@@ -303,6 +308,12 @@ impl Agent {
         true
     }
 
+    /// Returns true if predictions or rankings are due.
+    fn is_between_polls_due(&self, now: Duration) -> bool {
+        let due = self.insights.predictions_due().into_iter().chain(self.ranks.due());
+        due.min().is_some_and(|at| at <= now)
+    }
+
     /// Does the work that cannot wait for the next poll, which may be minutes away.
     fn between_polls(
         &mut self,
@@ -314,6 +325,7 @@ impl Agent {
             self.publish_self(clock.wall);
         }
         self.insights.run(&self.publisher, clock, &mut self.counts);
+        self.ranks.run(clock, &mut self.counts);
         for event in std::mem::take(&mut self.events) {
             observe(self, event)?;
         }
@@ -353,6 +365,7 @@ impl Agent {
         }
         self.explain_missing(now);
         self.insights.run(&self.publisher, clock, &mut self.counts);
+        self.ranks.run(clock, &mut self.counts);
         if self.self_facts.due(&self.publisher) <= now {
             self.publish_self(time);
         }
@@ -489,6 +502,12 @@ impl Agent {
             }
             Request::Definitions => Ok(self.insights.definitions()),
             Request::Findings { after } => Ok(self.insights.raised(after.as_ref())),
+            Request::Rank { profile, candidates, after } => {
+                self.ranks.page(profile.as_deref(), &candidates, after)
+            }
+            Request::Outcomes { profile, outcomes } => {
+                self.ranks.learn(profile.as_deref(), &outcomes)
+            }
         };
         self.insights.run(&self.publisher, Clock::now(), &mut self.counts);
         answer.unwrap_or_else(|refused| {

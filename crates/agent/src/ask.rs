@@ -1,9 +1,10 @@
 //! Requests for the agent's graph, page by page.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::control::{
-    self, Answer, DefinitionStatus, RefusedInput, Request, VertexStatus, socket_path,
+    self, Answer, DefinitionStatus, OutcomeReport, RankPage, RankedCandidate, RefusedInput,
+    Request, VertexStatus, socket_path,
 };
 use skopos_model::nearest_topic;
 use skopos_term::find::readings_of;
@@ -146,6 +147,71 @@ pub fn vertices_of<'a>(
         found.extend(vertices(global, topic, false)?);
     }
     Ok(found)
+}
+
+/// Attempts to read all pages of one ranking. The pages of a thousand candidates are read in less than an interval.
+const RANKING_ATTEMPTS: usize = 8;
+
+/// Returns the ranking of a profile with the candidates of these names, all without a name; without a profile, the only
+/// one.
+///
+/// # Errors
+/// The agent does not answer, or does not know the profile or a candidate; rankings come faster than their pages are
+/// read.
+pub fn ranking(
+    global: &Global,
+    profile: Option<&str>,
+    candidates: &[String],
+) -> Result<RankPage, Failure> {
+    for _ in 0..RANKING_ATTEMPTS {
+        if let Some(whole) = whole_ranking(&agent_dir(global), profile, candidates)? {
+            return Ok(whole);
+        }
+    }
+    Err(Failure::new("the agent ranks again before all candidates are read")
+        .hint("name some candidates, or rank at a longer interval"))
+}
+
+/// Reads the pages of a ranking; `None` if the agent ranked again meanwhile.
+fn whole_ranking(
+    dir: &Path,
+    profile: Option<&str>,
+    candidates: &[String],
+) -> Result<Option<RankPage>, Failure> {
+    let mut read: Vec<RankedCandidate> = Vec::new();
+    let mut at = None;
+    loop {
+        let after = read.last().map_or(0, |candidate| candidate.place);
+        let (profile, candidates) = (profile.map(str::to_owned), candidates.to_vec());
+        let request = Request::Rank { profile, candidates, after };
+        let Answer::Rank(mut page) = control::ask(dir, &request)? else {
+            return Err(another_version());
+        };
+        if *at.get_or_insert(page.at_ns) != page.at_ns {
+            return Ok(None);
+        }
+        let is_last = !page.more || page.candidates.is_empty();
+        read.append(&mut page.candidates);
+        if is_last {
+            return Ok(Some(RankPage { candidates: read, ..*page }));
+        }
+    }
+}
+
+/// Reports outcomes of requests. Returns the number that was taken, and the reason of the first refusal.
+///
+/// # Errors
+/// The agent does not answer, or does not know the profile.
+pub fn report_outcomes(
+    global: &Global,
+    profile: Option<&str>,
+    outcomes: Vec<OutcomeReport>,
+) -> Result<(usize, Option<String>), Failure> {
+    let request = Request::Outcomes { profile: profile.map(str::to_owned), outcomes };
+    match control::ask(&agent_dir(global), &request)? {
+        Answer::Outcomes { taken, first_refusal, .. } => Ok((taken, first_refusal)),
+        _ => Err(another_version()),
+    }
 }
 
 fn another_version() -> Failure {

@@ -21,6 +21,9 @@ pub const MAX_MESSAGE_BYTES: usize = 32 * 1024;
 /// The longest answer. A socket's buffer holds it at once, so that the agent never waits for a client.
 pub const MAX_ANSWER_BYTES: usize = 128 * 1024;
 
+/// Most outcomes of a request: with names of sixty bytes they fit into the longest request.
+pub const MAX_OUTCOMES: usize = 256;
+
 /// A sensor that was polled this recently is not polled again for a request.
 pub(crate) const MIN_REFRESH: Duration = Duration::from_millis(100);
 
@@ -72,6 +75,24 @@ pub enum Request {
         /// Topic and rule of the last finding of the previous page.
         after: Option<(String, String)>,
     },
+    /// Show a page of a ranking, in the order of places.
+    Rank {
+        /// The profile; the only one without a name.
+        profile: Option<String>,
+        /// The candidates to show; all without a name.
+        #[serde(default)]
+        candidates: Vec<String>,
+        /// The place of the last candidate of the previous page.
+        #[serde(default)]
+        after: usize,
+    },
+    /// Take outcomes of requests that candidates served, at most [`MAX_OUTCOMES`].
+    Outcomes {
+        /// The profile; the only one without a name.
+        profile: Option<String>,
+        /// The outcomes.
+        outcomes: Vec<OutcomeReport>,
+    },
 }
 
 /// An answer of the agent.
@@ -109,6 +130,17 @@ pub enum Answer {
         total: usize,
         /// True if another page follows.
         more: bool,
+    },
+    /// A page of a ranking.
+    Rank(Box<RankPage>),
+    /// Outcomes were taken.
+    Outcomes {
+        /// Number of outcomes that were taken.
+        taken: usize,
+        /// Number of outcomes that were refused.
+        refused: usize,
+        /// The reason of the first refusal.
+        first_refusal: Option<String>,
     },
     /// The request failed.
     Refused {
@@ -251,6 +283,113 @@ pub struct DefinitionStatus {
     pub refused: usize,
     /// The reason why it has no vertex.
     pub why_none: Option<String>,
+}
+
+/// The outcome of a request that a candidate served.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutcomeReport {
+    /// The candidate.
+    pub candidate: String,
+    /// Latency in seconds, or the time until the request failed.
+    pub seconds: f64,
+    /// True if the request failed.
+    #[serde(default)]
+    pub failed: bool,
+    /// Probability with which the client chose the candidate, above 0 and at most 1, for the recording; by default the
+    /// weight of the candidate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+}
+
+/// A page of a ranking.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RankPage {
+    /// The node that ranks.
+    pub node: String,
+    /// The profile.
+    pub profile: String,
+    /// The method of its scores.
+    pub method: String,
+    /// Time of the ranking.
+    pub at_ns: i64,
+    /// Time after it for which it is valid.
+    pub valid_seconds: f64,
+    /// Processor time of the ranking.
+    pub rank_seconds: f64,
+    /// True if the order is that of the configuration, because nothing recent is known.
+    pub native: bool,
+    /// Number of outcomes that were taken.
+    pub outcomes_total: u64,
+    /// Number of outcomes that were refused.
+    pub outcomes_refused_total: u64,
+    /// Number of outcomes that were recorded.
+    pub recorded_total: u64,
+    /// Number of outcomes that were not recorded.
+    pub record_left_out_total: u64,
+    /// The reason why the last outcome could not be recorded.
+    pub record_error: Option<String>,
+    /// The metrics of the profile.
+    pub metrics: Vec<RankMetric>,
+    /// Number of candidates on all pages.
+    pub candidates_total: usize,
+    /// The candidates, from the best to the worst.
+    pub candidates: Vec<RankedCandidate>,
+    /// True if another page follows.
+    pub more: bool,
+}
+
+/// A metric of a ranking.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RankMetric {
+    /// Its name.
+    pub name: String,
+    /// Its weight; the weights sum to 1.
+    pub weight: f64,
+    /// Share of requests that would go elsewhere without it, 0 to 1.
+    pub utility: f64,
+    /// True if its collection is relaxed, because its utility is nil.
+    pub relaxed: bool,
+}
+
+/// A candidate of a ranking.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RankedCandidate {
+    /// Its name.
+    pub candidate: String,
+    /// The node with its facts.
+    pub node: String,
+    /// Its place, from 1.
+    pub place: usize,
+    /// Share of requests.
+    pub weight: f64,
+    /// The sum of its parts: 0 is the best, 1 twice as bad.
+    pub score: f64,
+    /// Mean trust of its values, 0 to 1.
+    pub trust: f64,
+    /// Fewest samples behind a value that counts.
+    pub samples: u32,
+    /// Age of the oldest value that counts; null if no value does.
+    pub age_seconds: Option<f64>,
+    /// The state: known, flapping, contradicted, unknown or excluded.
+    pub state: String,
+    /// The largest parts of its score.
+    pub reasons: Vec<String>,
+    /// The parts of its score, in the order in which they sum to it.
+    pub parts: Vec<RankPart>,
+}
+
+/// A part of a score.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RankPart {
+    /// The name of a metric, or of a rule.
+    pub name: String,
+    /// The part; `held` can be negative.
+    pub part: f64,
+    /// The value of the metric, if it counts.
+    pub value: Option<f64>,
+    /// The fault of the value.
+    pub fault: Option<String>,
 }
 
 /// A family of facts, or a part of one, that is not sensed.

@@ -7,7 +7,7 @@
 //! all sensors within a budget, `shares` distributes the processor time of a tick, and `lanes` polls the
 //! sensors that may hang. `telemetry` has the parts of network telemetry. `insights` computes insights from the facts. `self_facts` publishes the work and
 //! cost of the agent, `user_facts` the facts of scripts; `foreign` reads the segments of other processes,
-//! `server` answers the requests of [`control`], and `signals` turns signals into a readable descriptor.
+//! `ranks` ranks candidates by facts of all of them, `server` answers the requests of [`control`], and `signals` turns signals into a readable descriptor.
 //! [`Archiver`] keeps published samples on disk, [`calibrate`] measures the limits of a device, [`ask`] and
 //! [`fresh`] are for clients of the control socket.
 
@@ -35,6 +35,7 @@ mod insights;
 mod self_facts;
 mod user_facts;
 mod foreign;
+mod ranks;
 mod telemetry;
 mod traces;
 pub mod control;

@@ -8,8 +8,13 @@ use skopos_shm::{Error, Published, Tick, VertexSpec, VertexWriter};
 /// Ring length of texts and records: sensors use them for properties, which change rarely.
 const STRUCTURED_SLOTS: u32 = 16;
 
-/// Ring length of the agent's own facts, whose past matters little.
-const SELF_SLOTS: u32 = 16;
+/// Ring length of the agent's own facts and of ranks, whose past matters little: a thousand candidates have seven
+/// thousand facts.
+const SHORT_SLOTS: u32 = 16;
+
+/// First segments of the paths of these facts.
+const SHORT: [&str; 3] =
+    [schema::self_::FAMILY.path, schema::rank::FAMILY.path, schema::rank_profile::FAMILY.path];
 
 /// The agent's counters of its own work; `self_facts` publishes them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,10 +115,10 @@ impl<'a> SegmentSink<'a> {
     ) -> Result<VertexWriter, Error> {
         let topic = metric.topic(self.node, instance)?;
         let spec = VertexSpec::new(topic, value_type).kind(metric.kind).unit(metric.unit);
-        let is_self = metric.path.split('/').next() == Some(schema::self_::FAMILY.path);
+        let is_short = metric.path.split('/').next().is_some_and(|first| SHORT.contains(&first));
         self.tick.register(match value_type {
             ValueType::Structured => spec.slots(STRUCTURED_SLOTS),
-            _ if is_self => spec.slots(SELF_SLOTS),
+            _ if is_short => spec.slots(SHORT_SLOTS),
             _ => spec,
         })
     }

@@ -20,7 +20,7 @@ const MAX_STRUCTURED_FACTS: usize = 1024;
 
 /// First segments, after the node, of topics that only the agent publishes. Without this rule a user fact could
 /// pass for one of them, and an insight that is loaded later would find its topic taken.
-const RESERVED: [&str; 4] = ["self", "insight", "anomaly", "predicted"];
+const RESERVED: [&str; 6] = ["self", "insight", "anomaly", "predicted", "rank", "rank_profile"];
 
 /// The user facts by topic.
 pub(crate) struct UserFacts {

@@ -39,6 +39,7 @@ mod rpc;
 mod int;
 mod anomaly;
 mod tiers;
+mod rank;
 mod fill_history;
 
 use std::io::IsTerminal as _;
@@ -158,6 +159,8 @@ enum Name {
     Anomaly,
     /// Placement, prefetching and replication on storage tiers, beside round robin: time, stalls, cost of asking
     Tiers,
+    /// Ranks: the cost of a read and of a ranking, and choices among replicas beside C3 and Prequal
+    Rank,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -183,6 +186,7 @@ impl Name {
             Self::Int => "int",
             Self::Anomaly => "anomaly",
             Self::Tiers => "tiers",
+            Self::Rank => "rank",
             Self::Worker => "worker",
         }
     }
@@ -205,6 +209,7 @@ impl Name {
             | Self::Int
             | Self::Anomaly
             | Self::Tiers
+            | Self::Rank
             | Self::Worker => None,
         }
     }
@@ -232,6 +237,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Int => int::run(&plan)?,
         Name::Anomaly => anomaly::run(&plan)?,
         Name::Tiers => tiers::run(&plan)?,
+        Name::Rank => rank::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());

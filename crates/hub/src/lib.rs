@@ -3,11 +3,11 @@
 //! Read in this order: [`Hub`] puts the parts together, and [`Backend`] holds what its listeners share.
 //! `source` is the input of the query engine: [`Local`], the segments of this machine, and a mirror of each
 //! other node. `past` asks nodes for samples that only they have; [`read`] has nodes measure values that are
-//! too old. [`Standing`] is a statement that the hub answers again when its inputs change; [`Pulse`] wakes
-//! it. `insights` computes insights that need a query engine or several nodes; `rules` acts when a statement has
-//! rows, and [`rule_trial`] tries that on recorded samples; [`estimates`] sizes the next task of a class; `remote_write` sends latest
-//! values to a Prometheus store. [`jobs`] stores and finds the jobs of the site, and `bucket` is a
-//! disk in an object store for them. [`counts`] counts requests, and `facts` publishes the counts. [`client`] asks
+//! too old; [`ranks`] puts the ranks of agents together. [`Standing`] is a statement that the hub answers again when its
+//! inputs change; [`Pulse`] wakes it. `insights` computes insights that need a query engine or several nodes; `rules` acts
+//! when a statement has rows, and [`rule_trial`] tries that on recorded samples; [`estimates`] sizes the next task of a
+//! class; `remote_write` sends latest values to a Prometheus store. [`jobs`] stores and finds the jobs of the site, and
+//! `bucket` is a disk in an object store for them. [`counts`] counts requests, and `facts` publishes the counts. [`client`] asks
 //! a hub through its UNIX socket with the [`messages`] that both sides share. The listeners themselves are in
 //! `skopos-serve`.
 
@@ -25,6 +25,7 @@ mod turns;
 mod standing;
 pub mod pieces;
 mod source;
+pub mod ranks;
 pub mod tables;
 mod past;
 pub mod topics;

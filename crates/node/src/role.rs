@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use skopos_agent::config::{Config, Share};
+use skopos_agent::config::{Config, Share, remote_patterns};
 use skopos_agent::control::Status;
 use skopos_agent::{Agent, Archiver, Event, Signals};
 use skopos_term::{Failure, Global, Out, Style, tell};
@@ -61,7 +61,7 @@ impl Node {
             return Err(Failure::new(format!("`{option}` needs `--live`")).hint(hint));
         }
         let mut config = Config::load(args.agent.config.as_deref())?;
-        let jobs = config.jobs.take();
+        let (jobs, ranks) = (config.jobs.take(), config.rank.clone());
         let (limits, folder) = (config.history.limits(), config.history.dir.clone());
         let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
         let mut of_agent = args.agent.clone();
@@ -75,8 +75,11 @@ impl Node {
         let archiver = args.history.clone().or(folder).map(start).transpose()?;
         if args.live {
             let dir = agent.dir().to_path_buf();
-            let config = args.plane.of_node(&dir, !args.mirror.is_empty())?;
-            let mut joined = Membership::start(config, agent.node(), dir.clone(), &args.mirror)?;
+            // The facts of other nodes that its rankings read.
+            let mut mirror = args.mirror.clone();
+            mirror.extend(remote_patterns(&ranks, agent.node()));
+            let config = args.plane.of_node(&dir, !mirror.is_empty())?;
+            let mut joined = Membership::start(config, agent.node(), dir.clone(), &mirror)?;
             if let Some(jobs) = jobs {
                 joined.deliver(DeliverySettings::new(&jobs, agent.node(), dir)?)?;
             }

@@ -113,6 +113,9 @@ pub(crate) enum Verb {
     /// Show which topics are computed from which, how often they change and how old they are
     #[command(before_help = "Example: skopos graph --dot | dot -Tsvg > graph.svg")]
     Graph(verbs::graph::GraphArgs),
+    /// Show the order of candidates that the agent ranks, such as replicas, with weights and reasons
+    #[command(before_help = "Example: skopos rank --profile reads --explain")]
+    Rank(verbs::rank::RankArgs),
     /// Build a small network on this machine, to learn and to test with
     #[command(before_help = "Example: skopos lab up --example --agents")]
     Lab(verbs::lab::LabArgs),
@@ -199,6 +202,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Insight(args) => verbs::insight::run(global, &args),
         Verb::Rule(args) => verbs::rule::run(global, &args),
         Verb::Graph(args) => verbs::graph::run(global, &args),
+        Verb::Rank(args) => verbs::rank::run(global, &args),
         Verb::Lab(args) => verbs::lab::run(global, &args),
         Verb::Doctor => verbs::doctor::run(global),
         Verb::Delphi(args) => verbs::delphi::run(global, &args),

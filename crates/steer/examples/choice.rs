@@ -6,13 +6,11 @@
 //! cargo run --release -p skopos-steer --example choice judge    # the seeds that were held out
 //! ```
 
-use skopos_steer::rank::Settings;
-use skopos_steer::simulate::{MS, Nanos, Peer, SCENARIOS, Shape, simulate};
+use std::time::Duration;
 
-/// Settings of the chooser were chosen on these seeds.
-const TUNING: [u64; 2] = [1, 2];
-/// Results are judged on these, with which no setting was ever tried.
-const JUDGING: [u64; 3] = [7001, 7002, 7003];
+use skopos_steer::rank::Settings;
+use skopos_steer::simulate::{JUDGING, MS, Nanos, Peer, SCENARIOS, Shape, TUNING, simulate};
+
 const LOADS: [f64; 3] = [0.5, 0.7, 0.9];
 
 fn main() {
@@ -24,6 +22,7 @@ fn main() {
         ("random of two", Peer::RandomOfTwo),
         ("C3", Peer::C3),
         ("Prequal", Peer::Prequal),
+        ("never withdrawn", Peer::Skopos(Settings { stale_after: Duration::MAX, ..settings })),
         ("Skopos", Peer::Skopos(settings)),
         ("Skopos, reports", Peer::SkoposReports(settings)),
         ("oracle", Peer::Oracle),

@@ -136,7 +136,8 @@ fn check_family(report: &mut Report<'_>, tree: &Tree, name: &str, family: &Famil
     let collected = format!("crates/net/src/collector/{name}.rs");
     let reported = format!("crates/agent/src/telemetry/{name}.rs");
     let polled = format!("crates/net/src/snmp/{name}.rs");
-    let has_source = [&computed, &heard, &sensor, &before, &collected, &reported, &polled]
+    let ranked = format!("crates/agent/src/ranks/{name}.rs");
+    let has_source = [&computed, &heard, &sensor, &before, &collected, &reported, &polled, &ranked]
         .iter()
         .any(|path| tree.file(path).is_some());
     if !name.starts_with("self") && !has_source {

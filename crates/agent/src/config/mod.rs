@@ -18,6 +18,7 @@ mod sensors;
 mod share;
 mod history;
 mod jobs;
+mod ranks;
 pub mod address;
 pub mod telemetry;
 
@@ -38,6 +39,8 @@ use skopos_term::Failure;
 
 pub use history::{HistoryConfig, bytes};
 pub use jobs::{JobFacts, JobsConfig, facts_every, patterns, some_patterns};
+pub use ranks::{Candidate, RankConfig, remote_patterns};
+pub(crate) use ranks::{check as check_ranks, filled};
 pub use sensors::{DEFAULT_SENSOR, families};
 pub use share::Share;
 
@@ -78,6 +81,8 @@ pub struct Config {
     pub history: HistoryConfig,
     /// Facts that are delivered with the records of jobs, if there is the table.
     pub jobs: Option<JobsConfig>,
+    /// Candidates that the agent ranks.
+    pub rank: Vec<RankConfig>,
     /// Path of the tiers file, relative to this file.
     pub tiers: Option<PathBuf>,
     /// Path of the file.
@@ -304,6 +309,14 @@ mod tests {
             max_age = "12h"
             [jobs]
             facts_every = "30s"
+            [[rank]]
+            candidates = ["n02", "n03"]
+            [rank.profile]
+            name = "reads"
+            [[rank.profile.metrics]]
+            name = "rtt"
+            topic = "{self}/peer/{node}/rtt_seconds"
+            floor = 1e-4
         "#;
         let config: Config = toml::from_str(text).expect("understood");
         assert_eq!(config.agent.interval, Some(Duration::from_secs(2)));
@@ -316,6 +329,7 @@ mod tests {
         assert_eq!(config.history.max_bytes, Some(2 << 30));
         let every = config.jobs.map(|jobs| jobs.facts().every);
         assert_eq!(every, Some(Duration::from_secs(30)));
+        assert_eq!(config.rank[0].candidates.len(), 2);
     }
 
     #[test]

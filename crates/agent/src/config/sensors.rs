@@ -59,9 +59,14 @@ impl<'de> Deserialize<'de> for Family {
     }
 }
 
-/// Families without a sensor: the agent's own facts and insights.
-const OF_THE_AGENT: [&str; 3] =
-    [schema::self_::FAMILY.name, schema::self_sensor::FAMILY.name, schema::insight::FAMILY.name];
+/// Families without a sensor: the agent's own facts, insights and ranks.
+const OF_THE_AGENT: [&str; 5] = [
+    schema::self_::FAMILY.name,
+    schema::self_sensor::FAMILY.name,
+    schema::insight::FAMILY.name,
+    schema::rank::FAMILY.name,
+    schema::rank_profile::FAMILY.name,
+];
 
 /// Returns the families of all sensors, also of those that this machine does not have.
 pub fn families() -> impl Iterator<Item = &'static str> {

@@ -6,6 +6,7 @@
 mod insights;
 mod anomalies;
 mod imported;
+mod ranks;
 mod tasks;
 mod task_files;
 mod task_stats;
@@ -48,6 +49,7 @@ use self::job_reads::JobReads;
 use self::job_samples::JobSamples;
 use self::job_spans::JobSpans;
 use self::jobs::JobsTable;
+use self::ranks::Ranks;
 use self::rule_events::RuleEvents;
 use self::rules::RulesTable;
 use self::sealed_samples::SealedSamples;
@@ -83,6 +85,7 @@ pub fn register(
     let Stores { archive, traces, jobs, rules } = stores;
     registry.register(Insights::new(source.clone(), insight))?;
     registry.register(Anomalies::new(source.clone()))?;
+    registry.register(Ranks::new(source.clone()))?;
     registry.register(Tasks::all(archive.clone(), jobs.clone()))?;
     registry.register(OfClasses::stats(archive.clone()))?;
     registry.register(OfClasses::estimates(archive.clone()))?;

@@ -394,6 +394,35 @@ fn anomalies_have_the_fields_of_the_event() {
 }
 
 #[test]
+fn a_rank_is_a_row_of_its_candidate() {
+    let known = |of: &str, [weight, trust, age]: [f64; 3], [place, state]: [u64; 2]| {
+        let topic = |column| format!("n01/rank/{of}/{column}");
+        vec![
+            (topic("weight"), Value::F64(weight)),
+            (topic("trust"), Value::F64(trust)),
+            (topic("age_seconds"), Value::F64(age)),
+            (topic("place"), Value::U64(place)),
+            (topic("state"), Value::U64(state)),
+        ]
+    };
+    // The second keeps the age of the time when it was known. The last is not a rank.
+    let mut facts = known("reads@10.0.0.3:9042", [0.8, 1.0, 0.5], [1, 0]);
+    facts.extend(known("reads@n02", [0.2, 0.0, 9.0], [2, 3]));
+    facts.extend(known("reads", [1.0, 1.0, 1.0], [1, 0]));
+    let facts: Vec<(&str, Value)> = facts.iter().map(|(t, v)| (t.as_str(), v.clone())).collect();
+    let engine = engine_over(World::new(&facts), None);
+    let columns = "node, profile, candidate, place, weight, age_seconds, state, samples";
+    let sql = format!("SELECT {columns} FROM ranks WHERE node = 'n01'");
+    assert_eq!(
+        answer(&engine, &sql),
+        [
+            "n01 | reads | 10.0.0.3:9042 | 1 | 0.8 | 0.5 | known | NULL",
+            "n01 | reads | n02 | 2 | 0.2 | NULL | unknown | NULL"
+        ]
+    );
+}
+
+#[test]
 fn tasks_are_asked_again_with_the_clock() {
     let inputs =
         block_on(engine(None).inputs(&Caller::Owner, "SELECT class FROM tasks")).expect("inputs");
@@ -405,7 +434,7 @@ fn tables_have_help() {
     let engine = engine(None);
     let all = "SELECT name FROM tables WHERE help <> '' AND
                name IN ('insights', 'anomalies', 'tasks', 'parallel_jobs', 'jobs', 'job_samples',
-               'job_metadata', 'job_findings', 'task_stats', 'task_estimates')";
+               'job_metadata', 'job_findings', 'task_stats', 'task_estimates', 'ranks')";
     assert_eq!(
         answer(&engine, all),
         [
@@ -416,6 +445,7 @@ fn tables_have_help() {
             "job_samples",
             "jobs",
             "parallel_jobs",
+            "ranks",
             "task_estimates",
             "task_stats",
             "tasks"

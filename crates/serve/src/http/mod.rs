@@ -1,4 +1,4 @@
-//! The hub's HTTP listener: SQL, latest values, their changes, sizes for schedulers, and metrics
+//! The hub's HTTP listener: SQL, latest values, their changes, ranks, sizes for schedulers, and metrics
 //! for Prometheus. `docs/openapi.json` describes
 //! it, and a test compares the two.
 //!
@@ -22,6 +22,7 @@ mod sql;
 mod parameters;
 mod get;
 mod estimate;
+mod ranks;
 mod join;
 mod watch;
 mod metrics;
@@ -117,6 +118,7 @@ fn routes(context: Arc<HttpContext>) -> Router {
     Router::new()
         .route("/api/v1/sql", post(sql::answer).layer(sql_limit))
         .route("/api/v1/get", get(get::answer))
+        .route("/api/v1/ranks/{profile}", get(ranks::answer))
         .route("/api/v1/estimate", get(estimate::answer))
         .route("/api/v1/watch", get(watch::answer))
         .route("/api/v1/nodes", get(small::nodes))

@@ -9,6 +9,7 @@ mod crash;
 mod crash_child;
 mod crash_reader;
 mod feed;
+mod clients;
 mod foreign;
 mod forks;
 mod hostile;

@@ -33,6 +33,7 @@ pub(crate) mod calibrate;
 pub(crate) mod insight;
 pub(crate) mod rule;
 pub(crate) mod graph;
+pub(crate) mod rank;
 pub(crate) mod lab;
 pub(crate) mod doctor;
 mod predicted;

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use socket2::{Domain, Socket, Type};
+use tempfile::TempDir;
 
-use crate::support::{PATIENCE, Running, eventually};
+use crate::support::{PATIENCE, Running, eventually, runtime_dir};
 
 /// A node and its hub, whose HTTP listener has a port of its own.
 pub(crate) struct Up {
@@ -44,7 +45,12 @@ impl Got {
 
 impl Up {
     pub(crate) fn start() -> Self {
-        let agent = Running::start_as("up", &["--http", "127.0.0.1:0"]);
+        Self::start_with(runtime_dir(), &[])
+    }
+
+    /// Starts them in a folder that may have files, with more options.
+    pub(crate) fn start_with(dir: TempDir, extra: &[&str]) -> Self {
+        let agent = Running::start_in(dir, "up", &[&["--http", "127.0.0.1:0"], extra].concat());
         let mut up = Self { agent, at: String::new() };
         // The kernel chose the port; `ss` shows it.
         let pid = up.agent.child.id().to_string();

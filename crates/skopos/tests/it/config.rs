@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use crate::support::{Ran, Running, eventually, run, runtime_dir};
 
 /// The documents whose TOML blocks are complete configurations.
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "reference/configuration.md",
     "reference/anomalies.md",
     "howto/let-nodes-see-each-other.md",
@@ -16,6 +16,7 @@ const DOCUMENTS: [&str; 8] = [
     "howto/predict-a-value.md",
     "howto/connect-prometheus.md",
     "howto/connect-slurm.md",
+    "howto/rank-replicas.md",
 ];
 
 /// The documents whose SQL blocks are statements for an agent.

@@ -17,7 +17,7 @@ const FLIGHT: &str = "127.0.0.1:7471";
 
 /// Prefixes of the commands that are not run, each with the reason. The options of those that are verbs of
 /// `skopos` are checked all the same.
-const NOT_RUN: [(&str, &str); 24] = [
+const NOT_RUN: [(&str, &str); 25] = [
     ("skopos lab", "it makes a network as root; `lab` tests it"),
     ("make ", "it installs and builds"),
     ("pip ", "it downloads"),
@@ -39,6 +39,7 @@ const NOT_RUN: [(&str, &str); 24] = [
     ("skopos run --attach", "there is no process 4711"),
     ("mpirun", "it needs MPI"),
     ("skopos delphi score --trace", "its trace is in the repository"),
+    ("skopos rank", "it needs the configuration of its page; `rank` tests it"),
     ("skopos get insight/space/nvme", "it needs the configuration of its page"),
     ("skopos get 'peer/**'", "it needs the configuration of its page"),
     ("skopos watch 'peer/*/alive'", "it needs the configuration of its page"),
@@ -55,12 +56,12 @@ const MAY_BE_EMPTY: [(&str, &str); 3] = [
 ];
 
 /// A fenced block: its language and its lines.
-struct Block {
-    language: String,
-    lines: Vec<String>,
+pub(crate) struct Block {
+    pub(crate) language: String,
+    pub(crate) lines: Vec<String>,
 }
 
-fn blocks(document: &str) -> Vec<Block> {
+pub(crate) fn blocks(document: &str) -> Vec<Block> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let (mut blocks, mut open) = (Vec::new(), None::<Block>);

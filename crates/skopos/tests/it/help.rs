@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Running, run, runtime_dir, signal, skopos};
 
 /// Verbs that have subcommands.
-const GROUPS: [&str; 7] = ["archive", "insight", "delphi", "pki", "trace", "lab", "rule"];
+const GROUPS: [&str; 8] = ["archive", "insight", "delphi", "pki", "trace", "lab", "rank", "rule"];
 
 /// Examples that a test machine cannot run, with the reasons.
 const SKIPPED: [(&str, &str); 9] = [
@@ -15,6 +15,7 @@ const SKIPPED: [(&str, &str); 9] = [
     ("skopos lab down", "would remove a lab of the user; `lab` tests it"),
     ("skopos lab run", "needs a lab; `lab` tests it"),
     ("skopos trace", "needs the trace of a service; `trace` tests the verbs"),
+    ("skopos rank", "needs a profile in the configuration; `rank` tests the verb"),
     ("skopos rule", "needs a hub with rules; `rule` tests the verbs"),
     ("skopos join", "needs a hub on another machine; `certificates` tests it"),
     ("skopos top", "needs a terminal; `top` tests it"),

@@ -14,12 +14,12 @@ use crate::json::check;
 use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
 
 /// The description of its interface that a running server returns.
-struct Description {
+pub(crate) struct Description {
     document: Json,
 }
 
 impl Description {
-    fn of(up: &Up) -> Self {
+    pub(crate) fn of(up: &Up) -> Self {
         Self { document: up.get("/api/v1/openapi.json").json() }
     }
 
@@ -49,7 +49,7 @@ impl Description {
         assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
     }
 
-    fn named(&self, name: &str, document: &Json) {
+    pub(crate) fn named(&self, name: &str, document: &Json) {
         self.check_as(&self.document["components"]["schemas"][name], document);
     }
 }

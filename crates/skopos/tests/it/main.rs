@@ -3,6 +3,7 @@
 mod support;
 mod up;
 mod insight;
+mod rank;
 mod read;
 mod watch;
 mod hang;

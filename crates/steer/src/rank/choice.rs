@@ -8,6 +8,9 @@
 //! The cube of the queue is from C3 (Suresh, Canini, Schmid, Feldmann: "C3: Cutting Tail Latency in Cloud Data Stores
 //! via Adaptive Replica Selection", NSDI 2015, section 3.1): it keeps a fast server from a long queue. The draw is not
 //! from C3, which takes the smallest score; [`crate::simulate`] compares both.
+//!
+//! A candidate that neither published nor answered for a while is withdrawn: it is chosen only if all others are withdrawn
+//! or avoided as well. A server that fails stops to publish before the first request to it times out.
 
 use std::time::Duration;
 
@@ -32,6 +35,9 @@ pub struct Settings {
     pub cost_half_life: Duration,
     /// Time after a failure for which a candidate is avoided; it doubles with each failure in a row.
     pub penalty: Duration,
+    /// Age of the telemetry and of the last answer from which a candidate is withdrawn: two and a half intervals of the
+    /// telemetry, so that a single late publication withdraws nothing. [`Duration::MAX`] withdraws no candidate.
+    pub stale_after: Duration,
 }
 
 impl Default for Settings {
@@ -44,6 +50,7 @@ impl Default for Settings {
             queue_half_life: Duration::from_millis(10),
             cost_half_life: Duration::from_millis(200),
             penalty: Duration::from_millis(100),
+            stale_after: Duration::from_millis(250),
         }
     }
 }
@@ -85,6 +92,9 @@ struct Local {
     failures: u32,
     avoided_until: Option<Timestamp>,
     published: Option<f64>,
+    /// Time of the last sign of life: telemetry or an answer. A candidate without telemetry has none, because then its
+    /// absence says nothing.
+    seen: Option<Timestamp>,
     /// The cost in the last report.
     reported: Option<Timed>,
     usual_queue: Option<f64>,
@@ -107,9 +117,11 @@ impl Chooser {
         Self { settings, locals, random: SplitMix64::new(seed) }
     }
 
-    /// Takes the published state of a candidate. Values that are not finite or negative are ignored.
-    pub fn publish(&mut self, candidate: usize, published: Published) {
+    /// Takes the published state of a candidate, which was measured at `at`. Values that are not finite or negative are
+    /// ignored.
+    pub fn publish(&mut self, at: Timestamp, candidate: usize, published: Published) {
         let Some(local) = self.locals.get_mut(candidate) else { return };
+        local.seen = local.seen.max(Some(at));
         if let Some(cost) = usable(published.cost) {
             local.published = Some(cost.clamp(MIN_COST, MAX_COST));
         }
@@ -125,7 +137,8 @@ impl Chooser {
         let mut best: Option<(bool, f64, usize)> = None;
         for &candidate in among {
             let Some(local) = self.locals.get(candidate) else { continue };
-            let avoided = local.avoided_until.is_some_and(|until| until > now);
+            let withdrawn = local.seen.is_some_and(|at| now.since(at) > self.settings.stale_after);
+            let avoided = withdrawn || local.avoided_until.is_some_and(|until| until > now);
             // The first of several exponential times with the weights as rates: a draw in proportion to the weights.
             let wait =
                 -(1.0 - self.random.unit()).ln() * local.reluctance(now, &self.settings, fallback);
@@ -151,6 +164,7 @@ impl Chooser {
         }
         local.failures = 0;
         local.avoided_until = None;
+        local.seen = local.seen.map(|seen| seen.max(now));
         if let Some(queue) = report.queue.and_then(usable) {
             local.mean_queue(queue);
             local.queue = Some(Timed { value: queue, at: now });

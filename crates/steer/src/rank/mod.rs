@@ -32,7 +32,7 @@ pub use learned::{Learned, MAX_COEFFICIENT};
 pub use limits::{MAX_CANDIDATES, MAX_COST, MAX_METRICS, MIN_COST, VERSION as RECORDING_VERSION};
 pub use outcome::Outcome;
 pub use pareto::Pareto;
-pub use profile::{Better, HOLD_AGES, Method, Metric, Profile, Stale, Subject};
+pub use profile::{Better, Combine, HOLD_AGES, Method, Metric, Profile, Stale, Subject};
 pub use ranker::Ranker;
 pub use ranking::{Basis, Confidence, Contribution, MAX_REASONS, Ranked, Ranking, State};
 pub use scorer::{Parts, Scorer, View};

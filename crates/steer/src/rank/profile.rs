@@ -66,12 +66,37 @@ pub enum Method {
     Pareto,
 }
 
+/// The value of a metric of which a candidate has several topics, such as several disks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Combine {
+    /// The worst value.
+    #[default]
+    Worst,
+    /// The best value.
+    Best,
+    /// The mean.
+    Mean,
+    /// The sum.
+    Sum,
+}
+
 /// One metric of a profile. Values are finite and not negative.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
     /// The name, such as `block/await_seconds`.
     pub name: String,
+    /// Pattern of the topics with its values, for programs that read them; `docs/reference/configuration.md` has the
+    /// placeholders of a candidate.
+    #[serde(default)]
+    pub topic: Option<String>,
+    /// Pattern of the topics with measurements of a candidate by its peers.
+    #[serde(default)]
+    pub peers: Option<String>,
+    /// The value of several topics.
+    #[serde(default)]
+    pub combine: Combine,
     /// The direction.
     #[serde(default)]
     pub better: Better,
@@ -93,6 +118,9 @@ impl Metric {
     pub fn new(name: &str, floor: f64) -> Self {
         Self {
             name: name.to_owned(),
+            topic: None,
+            peers: None,
+            combine: Combine::Worst,
             better: Better::Lower,
             subject: Subject::Host,
             floor,

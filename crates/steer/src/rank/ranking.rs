@@ -129,6 +129,12 @@ impl Ranking {
             .collect()
     }
 
+    /// Returns the values of a candidate that count, by its index in the call, in the order of the metrics; `None` for a missing one.
+    pub fn values(&self, candidate: usize) -> impl Iterator<Item = Option<f64>> + '_ {
+        let row = self.values.chunks_exact(self.metrics.len().max(1)).nth(candidate);
+        row.unwrap_or_default().iter().map(|(value, _)| *value)
+    }
+
     /// Returns the largest positive parts of a score, at most [`MAX_REASONS`]: why the candidate is not better.
     pub fn reasons(&self, candidate: usize) -> Vec<Contribution<'_>> {
         let mut parts = self.explain(candidate);

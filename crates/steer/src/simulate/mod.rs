@@ -6,4 +6,4 @@ mod policy;
 mod run;
 
 pub use run::{Outcome, Peer, simulate};
-pub use world::{MS, Nanos, SCENARIOS, Scenario, Shape};
+pub use world::{JUDGING, MS, Nanos, SCENARIOS, Scenario, Shape, TUNING};

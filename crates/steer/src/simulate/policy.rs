@@ -25,7 +25,7 @@ pub(crate) trait Policy {
     fn pick(&mut self, now: Nanos, client: usize, among: &[usize], servers: &[Server]) -> usize;
     fn finish(&mut self, _now: Nanos, _response: &Response) {}
     /// Takes the telemetry of all servers, where there is some.
-    fn publish(&mut self, _servers: &[Server]) {}
+    fn publish(&mut self, _now: Nanos, _servers: &[Server]) {}
     /// Servers that the client probes beside this request.
     fn probes(&mut self, _client: usize, _among: &[usize], _out: &mut Vec<usize>) {}
     fn probed(&mut self, _now: Nanos, _client: usize, _server: usize, _queue: f64, _latency: f64) {}
@@ -291,14 +291,14 @@ impl Policy for Skopos {
         self.choosers[response.client].finish(stamp(now), response.server, failed, report);
     }
 
-    fn publish(&mut self, servers: &[Server]) {
+    fn publish(&mut self, now: Nanos, servers: &[Server]) {
         for (at, server) in servers.iter().enumerate().filter(|(_, s)| !s.down) {
             let published = Published {
                 cost: server.published_service * 1e-9,
                 queue: Some(server.published_queue),
             };
             for chooser in &mut self.choosers {
-                chooser.publish(at, published);
+                chooser.publish(stamp(now), at, published);
             }
         }
     }

@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
                 for server in &mut self.servers {
                     server.publish(self.now);
                 }
-                policy.publish(&self.servers);
+                policy.publish(self.now, &self.servers);
                 self.after(self.shape.publish, Event::Publish);
             }
             Event::Change { server } => {

@@ -31,7 +31,7 @@ fn odd_calls_choose_nothing_or_are_ignored() {
     assert_eq!(chooser.pick(at(0.0), &[7, 2]), Some(2));
     chooser.finish(at(0.0), 9, true, Report::default());
     for cost in [f64::NAN, f64::INFINITY, -1.0] {
-        chooser.publish(1, Published { cost, queue: Some(cost) });
+        chooser.publish(at(0.0), 1, Published { cost, queue: Some(cost) });
         let report = Report { queue: Some(cost), cost: Some(cost) };
         chooser.finish(at(0.0), 1, false, report);
     }
@@ -68,11 +68,32 @@ fn if_every_candidate_failed_one_is_chosen_still() {
 }
 
 #[test]
+fn a_candidate_without_telemetry_or_answers_is_withdrawn_and_found_again() {
+    let mut chooser = Chooser::new(3, Settings::default(), 1);
+    for candidate in [0, 1] {
+        chooser.publish(at(0.0), candidate, published(1.0));
+    }
+    // Candidate 2 never published, so that its silence says nothing.
+    chooser.publish(at(1.0), 1, published(1.0));
+    let counts_then = counts(&mut chooser, at(1.0), 300);
+    assert_eq!(counts_then[0], 0, "{counts_then:?}");
+    assert!(counts_then[1] > 50 && counts_then[2] > 50, "{counts_then:?}");
+    // All silent: they are alike, and one is chosen still.
+    let mut silent = chooser.clone();
+    assert!(silent.pick(at(9.0), &[0, 1]).is_some());
+    // An answer is as good as telemetry.
+    chooser.finish(at(2.0), 0, false, Report::default());
+    chooser.publish(at(2.0), 1, published(1.0));
+    let counts_later = counts(&mut chooser, at(2.0), 300);
+    assert!(counts_later.iter().all(|count| *count > 50), "{counts_later:?}");
+}
+
+#[test]
 fn a_candidate_eighty_times_as_slow_has_few_requests() {
     let mut chooser = Chooser::new(3, Settings::default(), 1);
-    chooser.publish(0, published(0.0001));
-    chooser.publish(1, published(0.0001));
-    chooser.publish(2, published(0.008));
+    chooser.publish(at(0.0), 0, published(0.0001));
+    chooser.publish(at(0.0), 1, published(0.0001));
+    chooser.publish(at(0.0), 2, published(0.008));
     let counts = counts(&mut chooser, at(0.0), 10_000);
     assert!(counts[2] < 40, "{counts:?}");
     assert!(counts[0] > 3000 && counts[1] > 3000, "{counts:?}");
@@ -84,7 +105,7 @@ fn many_clients_with_one_ranking_do_not_choose_one_candidate() {
     for seed in 0..300_u64 {
         let mut chooser = Chooser::new(3, Settings::default(), seed);
         for (candidate, cost) in [1.0, 1.1, 1.2].into_iter().enumerate() {
-            chooser.publish(candidate, published(cost));
+            chooser.publish(at(0.0), candidate, published(cost));
         }
         first[chooser.pick(at(0.0), &[0, 1, 2]).expect("a candidate")] += 1;
     }

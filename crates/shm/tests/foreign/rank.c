@@ -1,0 +1,27 @@
+/* Reads topics with the header for C: rank SEGMENT TOPIC... prints the value of each, or the code of its error. */
+
+#define _GNU_SOURCE
+#include <stdio.h>
+
+#include "skopos_shm.h"
+
+int main(int argc, char **argv)
+{
+    skopos_segment segment;
+    int opened = argc > 1 ? skopos_segment_open(argv[1], &segment) : SKOPOS_NO_FILE;
+    if (opened != SKOPOS_OK)
+        return printf("open %d\n", opened), 1;
+    for (int at = 2; at < argc; at++) {
+        skopos_vertex vertex;
+        double value, age;
+        int code = skopos_find(&segment, argv[at], &vertex);
+        if (code == SKOPOS_OK)
+            code = skopos_read(&vertex, &value, &age);
+        if (code == SKOPOS_OK)
+            printf("%.17g %d\n", value, age >= 0.0 && age < skopos_silence(&segment) + 1000.0);
+        else
+            printf("code %d\n", code);
+    }
+    skopos_segment_close(&segment);
+    return 0;
+}
