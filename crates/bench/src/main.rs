@@ -39,6 +39,7 @@ mod rpc;
 mod int;
 mod anomaly;
 mod rank;
+mod cassandra;
 mod fill_history;
 
 use std::io::IsTerminal as _;
@@ -158,6 +159,8 @@ enum Name {
     Anomaly,
     /// Ranks: the cost of a read and of a ranking, and choices among replicas beside C3 and Prequal
     Rank,
+    /// Replicas of three nodes of Cassandra: reads per replica with its own snitch, that of Skopos, and severities
+    Cassandra,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -183,6 +186,7 @@ impl Name {
             Self::Int => "int",
             Self::Anomaly => "anomaly",
             Self::Rank => "rank",
+            Self::Cassandra => "cassandra",
             Self::Worker => "worker",
         }
     }
@@ -205,6 +209,7 @@ impl Name {
             | Self::Int
             | Self::Anomaly
             | Self::Rank
+            | Self::Cassandra
             | Self::Worker => None,
         }
     }
@@ -232,6 +237,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Int => int::run(&plan)?,
         Name::Anomaly => anomaly::run(&plan)?,
         Name::Rank => rank::run(&plan)?,
+        Name::Cassandra => cassandra::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());
