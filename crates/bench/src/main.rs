@@ -40,6 +40,7 @@ mod int;
 mod anomaly;
 mod tiers;
 mod rank;
+mod cassandra;
 mod fill_history;
 
 use std::io::IsTerminal as _;
@@ -161,6 +162,8 @@ enum Name {
     Tiers,
     /// Ranks: the cost of a read and of a ranking, and choices among replicas beside C3 and Prequal
     Rank,
+    /// Replicas of three nodes of Cassandra: reads per replica with its own snitch, that of Skopos, and severities
+    Cassandra,
     /// The other process of a measurement
     #[value(hide = true)]
     Worker,
@@ -187,6 +190,7 @@ impl Name {
             Self::Anomaly => "anomaly",
             Self::Tiers => "tiers",
             Self::Rank => "rank",
+            Self::Cassandra => "cassandra",
             Self::Worker => "worker",
         }
     }
@@ -210,6 +214,7 @@ impl Name {
             | Self::Anomaly
             | Self::Tiers
             | Self::Rank
+            | Self::Cassandra
             | Self::Worker => None,
         }
     }
@@ -238,6 +243,7 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         Name::Anomaly => anomaly::run(&plan)?,
         Name::Tiers => tiers::run(&plan)?,
         Name::Rank => rank::run(&plan)?,
+        Name::Cassandra => cassandra::run(&plan)?,
     };
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());

@@ -26,6 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct DelayLine {
     stop: Arc<AtomicBool>,
+    delay_ns: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,10 +51,12 @@ impl DelayLine {
             Direction { from: b, to: a, frames: VecDeque::new() },
         ];
         let (stop, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (own_stop, own_dropped) = (stop.clone(), dropped.clone());
+        let delay_ns = Arc::new(AtomicU64::new(nanos(delay)));
+        let (own_stop, own_dropped, own_delay) = (stop.clone(), dropped.clone(), delay_ns.clone());
         let work = move || {
             let mut buffer = vec![0; FRAME_BYTES];
             while !own_stop.load(Ordering::Relaxed) {
+                let delay = Duration::from_nanos(own_delay.load(Ordering::Relaxed));
                 if carry(&mut directions, delay, &mut buffer, &own_dropped).is_err() {
                     // An interface is gone, and the lab with it.
                     break;
@@ -62,7 +65,13 @@ impl DelayLine {
         };
         let thread = thread::Builder::new().name("delay-line".to_owned()).spawn(work);
         let thread = Some(thread.map_err(Error::system("start a thread"))?);
-        Ok(Self { stop, dropped, thread })
+        Ok(Self { stop, delay_ns, dropped, thread })
+    }
+
+    /// Changes the delay of frames that arrive from now on. Frames keep their order, so none overtakes one that is on its
+    /// way.
+    pub(super) fn set_delay(&self, delay: Duration) {
+        self.delay_ns.store(nanos(delay), Ordering::Relaxed);
     }
 
     /// Number of frames that were dropped because too many were on their way, or because the interface did not
@@ -80,6 +89,10 @@ impl Drop for DelayLine {
             let _ = thread.join();
         }
     }
+}
+
+fn nanos(delay: Duration) -> u64 {
+    u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Waits for frames or for the time of the next one, and moves what is due.

@@ -43,7 +43,8 @@ pub const EXAMPLE: &str = include_str!("../../examples/lab.toml");
 #[derive(Debug)]
 pub struct Lab {
     topology: Topology,
-    lines: Vec<DelayLine>,
+    /// Lines with the places of their links in the topology.
+    lines: Vec<(usize, DelayLine)>,
     disks: Vec<(String, RunningDisk)>,
 }
 
@@ -110,7 +111,8 @@ impl Lab {
                     Namespace::named(namespace)?.run(|| tap::open(interface))
                 };
                 let ends = [make(&near)?, make(&far)?];
-                self.lines.push(DelayLine::start(ends, Duration::from_secs_f64(delay / 1000.0))?);
+                let line = DelayLine::start(ends, Duration::from_secs_f64(delay / 1000.0))?;
+                self.lines.push((at, line));
             }
             None => run(
                 "ip",
@@ -201,15 +203,48 @@ impl Lab {
         self.running(disk).map(RunningDisk::seeks)
     }
 
+    /// Changes the time of a seek of a disk.
+    ///
+    /// # Errors
+    /// The lab has no such disk, or the time is out of range.
+    pub fn set_seek(&self, disk: &str, seek_ms: f64) -> Result<(), Error> {
+        if !(0.0..=MAX_DELAY_MS).contains(&seek_ms) {
+            return Err(Error::malformed("a lab", "a seek takes 0 to 1000 ms".to_owned()));
+        }
+        self.running(disk)?.set_seek(seek_ms);
+        Ok(())
+    }
+
     fn running(&self, name: &str) -> Result<&RunningDisk, Error> {
         let found = self.disks.iter().find(|(own, _)| own == name);
         let unknown = || Error::malformed("a lab", format!("it has no disk `{name}`"));
         found.map(|(_, disk)| disk).ok_or_else(unknown)
     }
 
+    /// Changes the delay of the link between two nodes, in each direction. The link was built with a delay.
+    ///
+    /// # Errors
+    /// There is no such link, or the delay is out of range.
+    pub fn set_delay(&self, ends: [&str; 2], delay_ms: f64) -> Result<(), Error> {
+        let [a, b] = ends;
+        let fault =
+            |why: &str| Error::malformed("a lab", format!("the link from `{a}` to `{b}` {why}"));
+        if !(0.0..=MAX_DELAY_MS).contains(&delay_ms) {
+            return Err(fault("has a delay of 0 to 1000 ms"));
+        }
+        let joins = |at: usize| {
+            let own = &self.topology.links[at].ends;
+            own.iter().all(|end| end == a || end == b)
+        };
+        let line = self.lines.iter().find(|(at, _)| joins(*at));
+        let (_, line) = line.ok_or_else(|| fault("was not built with a delay"))?;
+        line.set_delay(Duration::from_secs_f64(delay_ms / 1000.0));
+        Ok(())
+    }
+
     /// Number of frames that links with a delay have dropped.
     pub fn dropped_frames(&self) -> u64 {
-        self.lines.iter().map(DelayLine::dropped).sum()
+        self.lines.iter().map(|(_, line)| line.dropped()).sum()
     }
 
     /// The topology.

@@ -95,6 +95,11 @@ fn a_link_with_a_delay_delays_each_way() {
     let lab = Lab::up(topology("delay", &links)).expect("up");
     let trip = round_trip(&lab);
     assert!(trip >= Duration::from_millis(40), "{trip:?}");
+    lab.set_delay(["s", "a"], 60.0).expect("it has a delay");
+    let trip = round_trip(&lab);
+    assert!(trip >= Duration::from_millis(120), "{trip:?}");
+    assert!(lab.set_delay(["a", "s"], -1.0).is_err());
+    assert!(lab.set_delay(["b", "s"], 1.0).is_err(), "this link has no delay line");
     assert_eq!(lab.dropped_frames(), 0);
 }
 
@@ -188,6 +193,13 @@ fn a_disk_seeks_where_an_access_does_not_follow_the_last_one() {
     let seeks = lab.seeks("slow").expect("a disk") - before;
     assert!(seeks >= 5, "{seeks}");
     assert!(begin.elapsed() >= Duration::from_millis(25), "{:?}", begin.elapsed());
+    lab.set_seek("slow", 100.0).expect("a disk");
+    lab.drop_cache("slow").expect("dropped");
+    let begin = Instant::now();
+    file.seek(SeekFrom::Start(2_500_000)).expect("seeks");
+    file.read_exact(&mut page).expect("read");
+    assert!(begin.elapsed() >= Duration::from_millis(100), "{:?}", begin.elapsed());
+    assert!(lab.set_seek("slow", -1.0).is_err() && lab.set_seek("fast", 1.0).is_err());
     drop(file);
     let folder = lab.disk("slow").expect("a disk");
     drop(lab);

@@ -17,10 +17,13 @@ const FLIGHT: &str = "127.0.0.1:7471";
 
 /// Prefixes of the commands that are not run, each with the reason. The options of those that are verbs of
 /// `skopos` are checked all the same.
-const NOT_RUN: [(&str, &str); 25] = [
+const NOT_RUN: [(&str, &str); 28] = [
     ("skopos lab", "it makes a network as root; `lab` tests it"),
     ("make ", "it installs and builds"),
     ("pip ", "it downloads"),
+    ("mvn ", "it downloads and builds"),
+    ("java ", "it is built from the repository"),
+    ("cp clients/java", "it needs a Cassandra"),
     ("duckdb ", "it needs the program of DuckDB"),
     ("skopos-bench", "it is another program"),
     ("cargo ", "it builds"),

@@ -10,7 +10,7 @@ use crate::support::{Running, run, runtime_dir, signal, skopos};
 const GROUPS: [&str; 8] = ["archive", "insight", "delphi", "pki", "trace", "lab", "rank", "rule"];
 
 /// Examples that a test machine cannot run, with the reasons.
-const SKIPPED: [(&str, &str); 9] = [
+const SKIPPED: [(&str, &str); 10] = [
     ("skopos lab up", "makes a network as root; `lab` tests it"),
     ("skopos lab down", "would remove a lab of the user; `lab` tests it"),
     ("skopos lab run", "needs a lab; `lab` tests it"),

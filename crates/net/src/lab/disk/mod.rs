@@ -33,6 +33,7 @@ pub(super) struct RunningDisk {
     folder: PathBuf,
     data: PathBuf,
     seeks: Arc<AtomicU64>,
+    seek_ns: Arc<AtomicU64>,
 }
 
 impl RunningDisk {
@@ -53,11 +54,12 @@ impl RunningDisk {
         run("mkfs.ext4", &["-q", "-F", "-m", "0", &text(&image)])?;
         let device = mount_fuse(&fuse)?;
         let seeks = Arc::new(AtomicU64::new(0));
-        let arm = Arm::new(disk.seek_ms, disk.rate_mb, seeks.clone());
+        let seek_ns = Arc::new(AtomicU64::new(nanos(disk.seek_ms)));
+        let arm = Arm::new(seek_ns.clone(), disk.rate_mb, seeks.clone());
         let server = Server::new(device, file, arm)?;
         let thread = thread::Builder::new().name("disk".to_owned()).spawn(move || server.serve());
         thread.map_err(Error::system("start a thread"))?;
-        let running = Self { folder: folder.to_owned(), data: data.clone(), seeks };
+        let running = Self { folder: folder.to_owned(), data: data.clone(), seeks, seek_ns };
         run("mount", &["-o", "loop", &text(&fuse.join("image")), &text(&data)])?;
         Ok(running)
     }
@@ -70,6 +72,11 @@ impl RunningDisk {
     /// Number of seeks so far.
     pub(super) fn seeks(&self) -> u64 {
         self.seeks.load(Ordering::Relaxed)
+    }
+
+    /// Changes the time of a seek, which is not negative.
+    pub(super) fn set_seek(&self, seek_ms: f64) {
+        self.seek_ns.store(nanos(seek_ms), Ordering::Relaxed);
     }
 
     /// Writes dirty pages and discards all pages of the files of the disk.
@@ -86,6 +93,11 @@ impl Drop for RunningDisk {
         // A failure cannot be returned here; the next `down` tries again.
         let _ = remove(&self.folder);
     }
+}
+
+fn nanos(millis: f64) -> u64 {
+    // A topology has at most a second.
+    (millis * 1e6) as u64
 }
 
 fn drop_pages(folder: &Path, depth: usize) -> io::Result<()> {

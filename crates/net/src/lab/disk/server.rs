@@ -49,23 +49,27 @@ const DIRECT: u32 = 1;
 /// The arm of a disk.
 #[derive(Debug)]
 pub(super) struct Arm {
-    seek: Duration,
+    seek_ns: Arc<AtomicU64>,
     bytes_per_second: Option<f64>,
     at: u64,
     seeks: Arc<AtomicU64>,
 }
 
 impl Arm {
-    pub(super) fn new(seek_ms: f64, rate_mb: Option<f64>, seeks: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(
+        seek_ns: Arc<AtomicU64>,
+        rate_mb: Option<f64>,
+        seeks: Arc<AtomicU64>,
+    ) -> Self {
         let bytes_per_second = rate_mb.map(|rate| rate * 1e6).filter(|rate| *rate > 0.0);
-        Self { seek: Duration::from_secs_f64(seek_ms / 1000.0), bytes_per_second, at: 0, seeks }
+        Self { seek_ns, bytes_per_second, at: 0, seeks }
     }
 
     /// Waits as long as the disk takes.
     fn access(&mut self, offset: u64, bytes: usize) {
         let mut time = Duration::ZERO;
         if offset != self.at {
-            time += self.seek;
+            time += Duration::from_nanos(self.seek_ns.load(Ordering::Relaxed));
             self.seeks.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(rate) = self.bytes_per_second {

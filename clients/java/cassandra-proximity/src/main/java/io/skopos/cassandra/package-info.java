@@ -1,0 +1,2 @@
+/** The node proximity of Skopos for Cassandra 6.0. */
+package io.skopos.cassandra;
