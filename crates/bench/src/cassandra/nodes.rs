@@ -145,7 +145,7 @@ impl Nodes {
                 let patience = Duration::from_secs(1);
                 from.run(|| Ok(TcpStream::connect_timeout(&address, patience).ok())).ok()?
             };
-            let ready = wait_for(process, START, || connects());
+            let ready = wait_for(process, START, connects);
             ready.map_err(|why| format!("{node}: {why}{}", last_words(&scratch.join(node))))?;
         }
         Ok(nodes)
