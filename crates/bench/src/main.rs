@@ -38,6 +38,7 @@ mod store;
 mod rpc;
 mod int;
 mod anomaly;
+mod outcome;
 mod tiers;
 mod rank;
 mod cassandra;

@@ -1,4 +1,4 @@
-//! What a flood of forged reports costs an agent: telemetry reports, and anomaly reports of hosts.
+//! The cost of a flood of forged reports to an agent: telemetry reports, and anomaly reports of hosts.
 //!
 //! An agent with both listeners runs as users start it. A thread sends reports of the right form, with the tag of another
 //! site, to one of the listeners as fast as it may. The processor time is that of the threads that receive.

@@ -8,8 +8,8 @@ use skopos_shm::{Host, Vertex};
 use skopos_steer::place::{Aged, Telemetry};
 use skopos_steer::tiers::{TierSpec, View};
 
-use super::Outcome;
 use super::setting::{NODE, POLL, RATES};
+use crate::outcome::Outcome;
 
 /// The vertices of the tiers of an engine.
 pub(super) struct Live(Vec<Vertices>);

@@ -18,10 +18,9 @@ use self::rows::Results;
 use self::runs::{Choice, Middleware, Scene};
 use self::setting::Setting;
 use super::machine::Machine;
+use super::outcome::Outcome;
 use super::plan::Plan;
 use super::report::{Better, Figure, Report, Row};
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Seeds of the judged runs. They were written down before any of them ran.
 const JUDGED: [u64; 3] = [9101, 9102, 9103];

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use skopos_model::SplitMix64;
 
-use super::Outcome;
+use crate::outcome::Outcome;
 
 /// Bytes of one write of the load, which is synced.
 const BLOCK: usize = 1 << 20;

@@ -9,10 +9,10 @@ use skopos_model::SplitMix64;
 use skopos_steer::place::{Informed, Policy, RoundRobin};
 use skopos_steer::tiers::{Declared, Engine, Prefetcher, Settings, Stats, TierSpec, View};
 
-use super::Outcome;
 use super::others::{Filled, Load};
 use super::setting::{EQUAL, FAST, MEMORY, SHARED, SLOW, Setting};
 use super::work::{self, FILES, IMAGE_BYTES, VPIC_BYTES};
+use crate::outcome::Outcome;
 
 /// The engines of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

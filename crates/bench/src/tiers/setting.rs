@@ -9,10 +9,10 @@ use skopos_model::SplitMix64;
 use skopos_net::lab::{Lab, Topology};
 use skopos_steer::tiers::TierSpec;
 
-use super::Outcome;
 use super::live::Live;
 use crate::agent::usage::Meter;
 use crate::child::{Process, finish, not_started, wait_for};
+use crate::outcome::Outcome;
 use crate::programs;
 use crate::scratch::Scratch;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use skopos_model::{SplitMix64, unpoisoned};
 use skopos_steer::tiers::{Engine, Prefetcher};
 
-use super::Outcome;
+use crate::outcome::Outcome;
 
 pub(super) const PROCESSES: usize = 4;
 pub(super) const STEPS: usize = 16;

@@ -337,7 +337,7 @@ fn a_command_that_runs_is_ended_with_the_hub_and_its_action_comes_after_the_rest
 }
 
 #[test]
-fn what_fired_before_a_restart_is_told_once() {
+fn a_subject_that_fired_before_a_restart_is_told_once() {
     let site = Site::new();
     let (url, requests) = serve("200 OK", "");
     let rule = format!("name = \"full\"\nthen = {{ webhook = \"{url}/\" }}");

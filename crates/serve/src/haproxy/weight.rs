@@ -33,7 +33,8 @@ impl Asked {
         let node = node.map(str::to_owned);
         let asked = Self { node, profile: profile.to_owned(), candidate: candidate.to_owned() };
         // Names that cannot be in a topic are not looked for.
-        let is_valid = !asked.profile.contains('@') && !asked.candidate.contains('@');
+        let is_name = |name: &str| !name.is_empty() && !name.contains('@');
+        let is_valid = is_name(profile) && is_name(candidate);
         let topic = asked.node.as_deref().unwrap_or("node");
         let topic = format!("{topic}/{RANK}/{profile}@{candidate}/weight");
         (is_valid && Topic::new(&topic).is_ok()).then_some(asked)

@@ -193,7 +193,7 @@ fn a_clock_that_is_set_back_changes_nothing() {
 }
 
 #[test]
-fn what_fired_before_a_restart_fires_after_it_without_a_second_action() {
+fn a_subject_that_fired_before_a_restart_fires_after_it_without_a_second_action() {
     let mut before = tracker(Terms::default());
     let mut past: Vec<Event> = Vec::new();
     for (time, names) in [(0, "a b c"), (1, "a b")] {
