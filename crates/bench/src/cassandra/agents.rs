@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use skopos_shm::Host;
 
-use super::Outcome;
 use super::place::{COORDINATOR, NODES, Place};
 use crate::child::Process;
+use crate::outcome::Outcome;
 use crate::programs;
 
 /// The port at which agents answer probes.

@@ -7,10 +7,10 @@ use std::process::{ChildStdin, ChildStdout, Stdio};
 
 use serde::Deserialize;
 
-use super::Outcome;
 use super::nodes::Jars;
 use super::place::{CLIENT, COORDINATOR, NODES, Place};
 use crate::child::Process;
+use crate::outcome::Outcome;
 
 /// The version in `bench/cassandra/pom.xml`.
 pub(super) const VERSION: &str = "0.17.0";

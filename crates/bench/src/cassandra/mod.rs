@@ -23,9 +23,6 @@ use super::machine::Machine;
 use super::plan::Plan;
 use super::report::{Better, Figure, Report, Row};
 
-/// The result of a part; the error says why it could not be measured.
-type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
 pub(super) fn run(plan: &Plan) -> Result<Report, Failure> {
     let mut machine = Machine::this();
     machine.version("java", "java", &["-version"]);

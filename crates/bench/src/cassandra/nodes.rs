@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::Outcome;
 use super::place::{CLIENT, COORDINATOR, NODES, Place};
 use crate::child::{Process, wait_for};
+use crate::outcome::Outcome;
 
 /// The version in `bench/cassandra/pom.xml`.
 pub(super) const VERSION: &str = "5.0.9";

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use skopos_net::lab::{Lab, Topology};
 
-use super::Outcome;
 use super::cells::Cell;
+use crate::outcome::Outcome;
 
 /// The nodes, the fast one first. Requests go to the second.
 pub(super) const NODES: [&str; 3] = ["n1", "n2", "n3"];

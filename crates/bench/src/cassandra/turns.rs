@@ -6,13 +6,13 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use super::Outcome;
 use super::agents::Agents;
 use super::cells::{Cell, Variant, extent};
 use super::client::{Client, Ran};
 use super::nodes::{Jars, Nodes};
 use super::place::{COORDINATOR, NODES, Place};
 use crate::child::{Process, wait_for};
+use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::scratch::Scratch;
 

@@ -56,8 +56,7 @@ impl DelayLine {
         let work = move || {
             let mut buffer = vec![0; FRAME_BYTES];
             while !own_stop.load(Ordering::Relaxed) {
-                let delay = Duration::from_nanos(own_delay.load(Ordering::Relaxed));
-                if carry(&mut directions, delay, &mut buffer, &own_dropped).is_err() {
+                if carry(&mut directions, &own_delay, &mut buffer, &own_dropped).is_err() {
                     // An interface is gone, and the lab with it.
                     break;
                 }
@@ -98,7 +97,7 @@ fn nanos(delay: Duration) -> u64 {
 /// Waits for frames or for the time of the next one, and moves what is due.
 fn carry(
     directions: &mut [Direction; 2],
-    delay: Duration,
+    delay_ns: &AtomicU64,
     buffer: &mut [u8],
     dropped: &AtomicU64,
 ) -> io::Result<()> {
@@ -113,6 +112,8 @@ fn carry(
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(e) => return Err(e.into()),
     }
+    // Frames that arrived while this thread slept have the delay of now.
+    let delay = Duration::from_nanos(delay_ns.load(Ordering::Relaxed));
     for direction in directions {
         take(direction, delay, buffer, dropped)?;
         give(direction, dropped)?;
