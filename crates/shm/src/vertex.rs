@@ -493,9 +493,9 @@ mod tests {
             turns.set(turns.get() + 1);
             writer.publish(turns.get()).expect("published");
         };
-        // The newest sample is never in the slot that a turn reads.
-        writer.publish(0u64).expect("published");
-        writer.publish(0u64).expect("published");
+        // The newest sample is never in the slot that a turn reads. A value that is published again is no sample.
+        writer.publish(u64::MAX - 1).expect("published");
+        writer.publish(u64::MAX).expect("published");
         assert!(vertex.newest(publish).is_none());
         assert_eq!(turns.get(), u64::from(NEWEST_TURNS) + 1);
         assert_eq!(vertex.latest().expect("a sample").as_f64(), Some(1001.0));

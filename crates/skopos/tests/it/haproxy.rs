@@ -9,30 +9,44 @@ use std::process::{Child, Command, Stdio};
 use crate::flight::free_port;
 use crate::support::{PATIENCE, Running, eventually, run, runtime_dir};
 
+/// A profile of three candidates whose queues are user facts: a queue twice as long halves the weight.
+const PROFILE: &str = r#"
+[[rank]]
+candidates = ["a", "b", "c"]
+every = "200ms"
+[rank.profile]
+name = "db"
+method = "given"
+sharpness = 1.0
+hysteresis = 0.0
+exploration = 0.0
+[[rank.profile.metrics]]
+name = "queue"
+topic = "{self}/app/{candidate}/queue"
+floor = 1.0
+max_age_seconds = 3600
+"#;
+
 /// Starts a node with a hub that answers agent checks, and returns it with the port.
 fn start() -> (Running, u16) {
     let (dir, port) = (runtime_dir(), free_port());
     let config = dir.path().join("skopos.toml");
-    std::fs::write(&config, format!("[hub.haproxy]\nlisten = \"127.0.0.1:{port}\"\n"))
-        .expect("written");
+    let text = format!("[hub.haproxy]\nlisten = \"127.0.0.1:{port}\"\n{PROFILE}");
+    std::fs::write(&config, text).expect("written");
     let up = Running::start_in(dir, "up", &["--config", config.to_str().expect("UTF-8")]);
     (up, port)
 }
 
-/// Publishes facts as an agent publishes ranks.
-fn rank(up: &Running, facts: &[(&str, &str)]) {
-    for (topic, value) in facts {
-        let ran = up.run(&["publish", topic, value, "--type", "f64"]);
+/// Publishes the lengths of queues, from which the agent ranks.
+fn queues(up: &Running, queues: &[(&str, &str)]) {
+    for (candidate, queue) in queues {
+        let topic = format!("app/{candidate}/queue");
+        let ran = up.run(&["publish", &topic, queue, "--type", "f64"]);
         assert_eq!(ran.code, 0, "{ran:?}");
     }
 }
 
-const RANKS: [(&str, &str); 4] = [
-    ("rank_profile/db/valid_seconds", "100000"),
-    ("rank/db@a/weight", "0.5"),
-    ("rank/db@b/weight", "0.25"),
-    ("rank/db@c/weight", "0.25"),
-];
+const QUEUES: [(&str, &str); 3] = [("a", "1"), ("b", "2"), ("c", "3")];
 
 fn ask(port: u16, line: &[u8]) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
@@ -48,13 +62,12 @@ fn ask(port: u16, line: &[u8]) -> String {
 #[test]
 fn weights_follow_ranks_and_lines_that_ask_nothing_are_refused() {
     let (up, port) = start();
-    assert_eq!(ask(port, b"db/a\n"), "up 100% #no node ranks it\n");
-    rank(&up, &RANKS);
+    assert_eq!(ask(port, b"none/a\n"), "up 100% #no node ranks it\n");
+    queues(&up, &QUEUES);
     eventually("the ranks", || ask(port, b"db/b\n") == "up 50%\n");
+    eventually("the ranks", || ask(port, b"db/c\n") == "up 33%\n");
     assert_eq!(ask(port, b"db/a\n"), "up 100%\n");
     assert_eq!(ask(port, b"n01/db/b"), "up 50%\n", "a line that ends with its connection");
-    rank(&up, &[("rank/db@c/state", "4")]);
-    eventually("the state", || ask(port, b"db/c\n") == "up 0%\n");
     for line in [&b"\n"[..], b"GET / HTTP/1.1\n", b"db//a\n", b"\xff\xfe\n", &[b'x'; 4096]] {
         assert_eq!(ask(port, line), "", "{line:?}");
     }
@@ -112,8 +125,7 @@ fn haproxy_itself_weighs_its_servers() {
         return;
     }
     let (up, port) = start();
-    rank(&up, &RANKS);
-    rank(&up, &[("rank/db@c/state", "4")]);
+    queues(&up, &QUEUES);
     let (socket, front) = (up.path().join("haproxy.sock"), free_port());
     let server = |name: &str| {
         format!(
@@ -140,10 +152,7 @@ fn haproxy_itself_weighs_its_servers() {
             weights.iter().map(|(_, weight)| weight.as_str()).eq(expected)
         });
     };
-    expect("the weights of the ranks", ["100", "50", "0"]);
-    rank(&up, &[("rank/db@b/weight", "0.5"), ("rank/db@c/state", "0")]);
-    expect("the weights of the next ranks", ["100", "100", "50"]);
-    // Without recent ranks all servers have what the operator gave them.
-    rank(&up, &[("rank_profile/db/valid_seconds", "0")]);
-    expect("the weights of the operator", ["100", "100", "100"]);
+    expect("the weights of the ranks", ["100", "50", "33"]);
+    queues(&up, &[("b", "1")]);
+    expect("the weights of the next ranks", ["100", "100", "33"]);
 }

@@ -136,15 +136,23 @@ impl Engine {
         unpoisoned(self.changed.wait(state))
     }
 
-    /// Wakes threads that wait for a change.
-    pub(super) fn notify(&self) {
+    /// Waits for a change, as one of the threads that go on only after it.
+    pub(super) fn wait_for_room<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+        state.waiting += 1;
+        let seen = state.changes;
+        unpoisoned(self.changed.wait_while(state, |state| state.changes == seen))
+    }
+
+    /// Wakes threads that wait for a change. They all go on, even before they have run.
+    pub(super) fn notify(&self, state: &mut State) {
+        state.changes += 1;
+        state.waiting = 0;
         self.changed.notify_all();
     }
 
     /// Ends a change.
-    pub(super) fn done(&self, state: Guard<'_>) {
-        drop(state);
-        self.notify();
+    pub(super) fn done(&self, mut state: Guard<'_>) {
+        self.notify(&mut state);
     }
 
     /// Returns a number that is another one after each change.

@@ -12,6 +12,8 @@
 //! - A write is acknowledged after the file was synced, renamed into `home`, and the folder synced: it survives a crash of
 //!   the program, and a crash of the machine if the tier does.
 //! - A file leaves a tier only after its copy below is as durable. A crash in between leaves two copies, and both count.
+//! - A replica above a healthy tier that has the file, too, is removed only if a write has no room on any other tier or set.
+//! - A thread waits for room only while it has none reserved, so writes never wait for each other in a circle.
 //! - A failed tier costs no acknowledged file: other tiers take new files, and files of the failed tier are found again when
 //!   it is back.
 //! - Memory is a tier: files are not kept in the page cache.

@@ -1,4 +1,4 @@
-//! Room for new files: cached copies are evicted, then files are moved down.
+//! Room for new files: cached copies are evicted, then files are moved down; at last, replicas are removed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,16 @@ use crate::tiers::state::Work;
 
 /// Most changes for which a thread waits while a tier has no file to move; then the tier counts as full. Each change is the
 /// end of a transfer or of a write, so this is the work of seconds.
-const MAX_WAITS: usize = 1000;
+pub(super) const MAX_WAITS: usize = 1000;
+
+/// How a write gets room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// It may wait for other threads. It must not if it has room on another tier, for which they could wait.
+    pub(super) can_wait: bool,
+    /// It may remove replicas of which a tier below has a copy.
+    pub(super) can_retire: bool,
+}
 
 /// The end of a flush.
 enum Flushed {
@@ -25,7 +34,7 @@ enum Flushed {
 impl Engine {
     /// Reserves `bytes` on a tier, after making room there if necessary. Returns false if that is not possible. The time
     /// counts as a stall if files had to be moved or awaited.
-    pub(super) fn make_room(&self, at: usize, bytes: u64) -> bool {
+    pub(super) fn make_room(&self, at: usize, bytes: u64, effort: Effort) -> bool {
         let mut state = self.lock();
         let (mut stalled_since, mut failures, mut waits) = (None, 0, 0);
         let is_made = loop {
@@ -51,15 +60,21 @@ impl Engine {
                 }
                 continue;
             }
-            // Files are in work, or room is reserved: by a thread that goes on, or by threads that wait for each other.
-            let others_go_on = state.active > state.waiting + 1;
-            if waits == MAX_WAITS || (state.tiers[at].pending == 0 && !others_go_on) {
+            // A tier that fails keeps its other replicas.
+            let can_retire = effort.can_retire && !state.tiers[at].is_failed(Instant::now());
+            if let Some(file) = can_retire.then(|| state.retired(at)).flatten() {
+                state.stats.retired += 1;
+                state.set_work(&file.name, Work::Removing);
+                state = self.take_off(state, at, Kind::Home, &file);
+                continue;
+            }
+            // Files are in work, or room is reserved by threads that go on. Else the tier is full.
+            let can_change = state.tiers[at].pending > 0 || state.others_go_on();
+            if !effort.can_wait || waits == MAX_WAITS || !can_change {
                 break false;
             }
             waits += 1;
-            state.waiting += 1;
-            state = self.wait(state);
-            state.waiting -= 1;
+            state = self.wait_for_room(state);
         };
         if let Some(since) = stalled_since {
             state.stats.stalls += 1;
@@ -78,22 +93,35 @@ impl Engine {
         let Some(entry) = state.files.get_mut(&file.name) else { return state };
         entry.work = Work::Removing;
         entry.was_evicted |= entry.is_awaited;
-        let (bytes, is_awaited) = (entry.bytes, entry.is_awaited);
-        state.take_copy(&file.name, at, Kind::Cache);
+        let is_awaited = entry.is_awaited;
         state.stats.evictions += 1;
         state.stats.unread_evictions += u64::from(is_awaited);
+        self.take_off(state, at, Kind::Cache, file)
+    }
+
+    /// Removes a copy from a tier, and ends the work on its file. A removal that a crash undoes leaves a copy too many, so it
+    /// needs no sync.
+    fn take_off<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        at: usize,
+        kind: Kind,
+        file: &FileName,
+    ) -> Guard<'a> {
+        let bytes = state.files.get(&file.name).map_or(0, |entry| entry.bytes);
+        state.take_copy(&file.name, at, kind);
         state.tiers[at].pending += 1;
         drop(state);
-        let removed = self.folders[at].remove(Kind::Cache, file);
+        let removed = self.folders[at].remove(kind, file);
         let mut state = self.lock();
         state.tiers[at].pending -= 1;
         match removed {
             Ok(()) => state.removed(at, bytes),
-            // The bytes stay counted: they are still there, until the next start.
+            // The bytes stay counted: they are still there.
             Err(e) => state.failed(at, &e),
         }
         state.set_work(&file.name, Work::None);
-        self.notify();
+        self.notify(&mut state);
         state
     }
 
@@ -118,26 +146,12 @@ impl Engine {
         let (mut state, moved) = self.copy(state, (at, Kind::Home), (to, Kind::Home), file, bytes);
         if moved.is_err() {
             state.set_work(&file.name, Work::None);
-            self.notify();
+            self.notify(&mut state);
             return (state, Flushed::Failed);
         }
         state.stats.flushes += 1;
         state.stats.flushed_bytes += bytes;
-        state.take_copy(&file.name, at, Kind::Home);
-        state.tiers[at].pending += 1;
-        drop(state);
-        // A removal that a crash undoes leaves a second copy, so it needs no sync.
-        let removed = self.folders[at].remove(Kind::Home, file);
-        let mut state = self.lock();
-        state.tiers[at].pending -= 1;
-        match removed {
-            Ok(()) => state.removed(at, bytes),
-            // The bytes stay counted: they are still there.
-            Err(e) => state.failed(at, &e),
-        }
-        state.set_work(&file.name, Work::None);
-        self.notify();
-        (state, Flushed::Moved)
+        (self.take_off(state, at, Kind::Home, file), Flushed::Moved)
     }
 
     /// Copies a file between two tiers; its bytes are reserved on the second one, and given back on failure.

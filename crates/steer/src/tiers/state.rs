@@ -84,6 +84,11 @@ impl TierState {
         self.capacity_bytes.min(limit).saturating_sub(self.used_bytes)
     }
 
+    /// Returns true in the time after a failure.
+    pub(super) fn is_failed(&self, now: Instant) -> bool {
+        self.failed_until.is_some_and(|until| now < until)
+    }
+
     /// Returns true if there is room for `bytes` after copies are evicted that no reader is known to want.
     pub(super) fn can_have(&self, bytes: u64) -> bool {
         bytes <= self.room_bytes(Instant::now()).saturating_add(self.evictable_bytes)
@@ -96,10 +101,12 @@ pub(super) struct State {
     pub(super) files: HashMap<String, Entry>,
     pub(super) tiers: Vec<TierState>,
     pub(super) stats: Stats,
-    /// Threads that write or bring up a file, and those of them that wait for room: a tier that has no file to move can have
-    /// room when the others end.
+    /// Threads that write or bring up a file, and those of them that wait for room since the last change: a tier that has no
+    /// file to move can have room when the others end.
     pub(super) active: u32,
     pub(super) waiting: u32,
+    /// Changes after which waiting threads try again.
+    pub(super) changes: u64,
     /// Raised with each change after which a deferred prefetch may be possible.
     pub(super) epoch: u64,
     telemetry: Vec<Telemetry>,
@@ -120,6 +127,7 @@ impl State {
             stats: Stats::default(),
             active: 0,
             waiting: 0,
+            changes: 0,
             epoch: 0,
             telemetry: vec![Telemetry::default(); capacities.len()],
             seen: Vec::with_capacity(capacities.len()),
@@ -283,15 +291,37 @@ impl State {
         first.or_else(|| caches().next().filter(|_| with_awaited)).cloned()
     }
 
-    /// Returns the file of a tier that goes down first: the least recently used of which a tier below has no copy.
+    /// Returns the file of a tier that goes down first: the least recently used for which a tier below has room, and no copy.
     pub(super) fn flushed(&self, tier: usize) -> Option<Arc<FileName>> {
-        let below = (tier + 1..self.tiers.len()).fold(0, |mask, at| mask | 1 << at);
-        let can_move = |file: &&Arc<FileName>| {
-            self.files
-                .get(&file.name)
-                .is_some_and(|entry| entry.work == Work::None && entry.holders() & below != below)
+        let now = Instant::now();
+        self.first_home(tier, |entry| {
+            let is_free = |to: &usize| entry.holders() & (1 << *to) == 0;
+            let mut below = (tier + 1..self.tiers.len()).filter(is_free).map(|to| &self.tiers[to]);
+            below.any(|to| !to.is_failed(now) && entry.bytes <= to.room_bytes(now))
+        })
+    }
+
+    /// Returns the replica of a tier that is removed first: the least recently used of which a healthy tier below has a copy.
+    pub(super) fn retired(&self, tier: usize) -> Option<Arc<FileName>> {
+        let now = Instant::now();
+        let is_below = |held: &Held| {
+            held.kind == Kind::Home && held.tier > tier && !self.tiers[held.tier].is_failed(now)
         };
-        self.tiers[tier].homes.values().find(can_move).cloned()
+        self.first_home(tier, |entry| entry.copies.iter().any(is_below))
+    }
+
+    /// Returns true if a thread is not waiting for room, apart from the caller, so that waiting for a change is of use.
+    pub(super) fn others_go_on(&self) -> bool {
+        self.active > self.waiting + 1
+    }
+
+    /// Returns the least recently used idle file of a tier that is `good`.
+    fn first_home(&self, tier: usize, good: impl Fn(&Entry) -> bool) -> Option<Arc<FileName>> {
+        let is_good = |file: &&Arc<FileName>| {
+            let entry = self.files.get(&file.name);
+            entry.is_some_and(|entry| entry.work == Work::None && good(entry))
+        };
+        self.tiers[tier].homes.values().find(is_good).cloned()
     }
 
     fn set_awaited(&mut self, name: &str, is_awaited: bool) {
@@ -351,6 +381,6 @@ fn own(
         read_bytes_per_second: load.read_bytes_per_second,
         written_bytes_per_second: load.written_bytes_per_second,
         busy_ratio: load.busy_ratio,
-        is_failed: is_excluded || tier.failed_until.is_some_and(|until| instant < until),
+        is_failed: is_excluded || tier.is_failed(instant),
     }
 }

@@ -9,7 +9,21 @@ use crate::place::{Moved, Policy, Request, Tier};
 use crate::tiers::engine::Engine;
 use crate::tiers::folder::Kind;
 use crate::tiers::name::FileName;
+use crate::tiers::room::{Effort, MAX_WAITS};
 use crate::tiers::state::{Entry, Work};
+
+/// What a write has tried.
+#[derive(Default)]
+struct Tried {
+    /// Tiers that are not asked now, as a mask: without room, or failed.
+    excluded: u32,
+    /// Tiers that failed, as a mask.
+    failed: u32,
+    /// Replicas may be removed now.
+    can_retire: bool,
+    waits: usize,
+    last: Option<io::Error>,
+}
 
 impl Engine {
     /// Writes a file, and returns when it is as durable as its tier. A file is written once: to change it, remove it.
@@ -39,7 +53,8 @@ impl Engine {
     }
 
     /// Writes `copies` replicas of a file side by side, on tiers of different domains, and returns when each is as durable
-    /// as its tier.
+    /// as its tier. Later writes move replicas down; one that has no room otherwise removes replicas of which a tier below has
+    /// a copy, and counts them in [`Stats::retired`](crate::tiers::Stats::retired).
     ///
     /// # Errors
     /// There is no set of that many tiers in different domains; the errors of [`write`](Self::write). After an error no
@@ -99,18 +114,23 @@ impl Engine {
         data: &[u8],
         request: Request,
     ) -> Result<(), Error> {
-        let (mut excluded, mut last) = (0, None);
+        let mut tried = Tried::default();
         loop {
+            let excluded = tried.excluded;
             let place = |policy: &mut dyn Policy, tiers: &[Tier]| policy.place(request, tiers);
             let chosen = self.decide(&mut self.lock(), excluded, place);
             let Some(at) = chosen.filter(|at| self.is_usable(*at, excluded)) else {
-                return Err(no_room(file, request.bytes, last));
+                if self.can_try_again(&mut tried) {
+                    continue;
+                }
+                return Err(no_room(file, request.bytes, tried.last));
             };
-            excluded |= 1 << at;
-            if self.make_room(at, request.bytes) {
+            tried.excluded |= 1 << at;
+            let effort = Effort { can_wait: true, can_retire: tried.can_retire };
+            if self.make_room(at, request.bytes, effort) {
                 match self.store(at, file, data) {
                     Ok(()) => return Ok(()),
-                    Err(e) => last = Some(e),
+                    Err(e) => tried.failed_on(1 << at, e),
                 }
             }
         }
@@ -123,39 +143,69 @@ impl Engine {
         request: Request,
         sets: &[Vec<usize>],
     ) -> Result<(), Error> {
-        let (mut excluded, mut last) = (0, None);
+        let mut tried = Tried::default();
         loop {
+            let excluded = tried.excluded;
             let replicate =
                 |policy: &mut dyn Policy, tiers: &[Tier]| policy.replicate(request, sets, tiers);
             let chosen = self.decide(&mut self.lock(), excluded, replicate);
             let set = chosen.and_then(|at| sets.get(at));
             let usable = |set: &&Vec<usize>| set.iter().all(|at| self.is_usable(*at, excluded));
             let Some(set) = set.filter(usable) else {
-                return Err(no_room(file, request.bytes, last));
+                if self.can_try_again(&mut tried) {
+                    continue;
+                }
+                return Err(no_room(file, request.bytes, tried.last));
             };
-            let without_room = set.iter().find(|at| !self.make_room(**at, request.bytes));
-            if let Some(without) = without_room {
-                let reserved = set.iter().take_while(|at| *at != without);
-                reserved.for_each(|at| self.lock().release(*at, request.bytes));
-                excluded |= 1 << *without;
+            if let Err(without) = self.make_room_on_all(set, request.bytes, tried.can_retire) {
+                tried.excluded |= 1 << without;
                 continue;
             }
             let outcomes = self.store_all(set, file, data);
-            let failed: u32 =
-                outcomes.iter().filter(|(_, o)| o.is_err()).map(|(at, _)| 1 << *at).sum();
-            if failed == 0 {
+            if outcomes.iter().all(|(_, outcome)| outcome.is_ok()) {
                 self.lock().stats.replicas += set.len() as u64;
                 return Ok(());
             }
-            excluded |= failed;
             for (at, outcome) in outcomes {
                 match outcome {
                     // A set is complete or it is not there.
                     Ok(()) => self.take_back(at, file, request.bytes),
-                    Err(e) => last = Some(e),
+                    Err(e) => tried.failed_on(1 << at, e),
                 }
             }
         }
+    }
+
+    /// Reserves room on all tiers of a set, or on none; then returns the tier without room. Only the first tier is waited
+    /// for, while nothing is reserved.
+    fn make_room_on_all(&self, set: &[usize], bytes: u64, can_retire: bool) -> Result<(), usize> {
+        for (place, at) in set.iter().enumerate() {
+            let effort = Effort { can_wait: place == 0, can_retire };
+            if !self.make_room(*at, bytes, effort) {
+                let mut state = self.lock();
+                set[..place].iter().for_each(|reserved| state.release(*reserved, bytes));
+                self.done(state);
+                return Err(*at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares another round over the tiers without room: first one that may remove replicas; then, when another thread has
+    /// changed something, a new start. Returns false if no thread is left that could.
+    fn can_try_again(&self, tried: &mut Tried) -> bool {
+        tried.excluded = tried.failed;
+        tried.can_retire = !tried.can_retire;
+        if tried.can_retire {
+            return true;
+        }
+        let state = self.lock();
+        if tried.waits == MAX_WAITS || !state.others_go_on() {
+            return false;
+        }
+        tried.waits += 1;
+        drop(self.wait_for_room(state));
+        true
     }
 
     /// Stores the copies of a set side by side.
@@ -216,6 +266,14 @@ impl Engine {
     /// Returns false for a tier that does not exist or was tried: a policy of another crate can be wrong.
     fn is_usable(&self, at: usize, excluded: u32) -> bool {
         at < self.tiers.len() && excluded & (1 << at) == 0
+    }
+}
+
+impl Tried {
+    fn failed_on(&mut self, tiers: u32, error: io::Error) {
+        self.excluded |= tiers;
+        self.failed |= tiers;
+        self.last = Some(error);
     }
 }
 

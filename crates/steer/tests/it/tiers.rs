@@ -117,6 +117,38 @@ fn a_replica_that_the_tiers_below_have_already_stays() {
 }
 
 #[test]
+fn a_replica_above_another_one_goes_only_if_a_write_has_no_room_otherwise() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let engine = round_robin(dir.path(), [1000, 2000, 100_000]);
+    let write = |name: &str| engine.replicate(name, &content(name, 900), 2).expect("written");
+    ["r0", "r1", "r2"].into_iter().for_each(write);
+    assert_eq!(engine.stats().retired, 0);
+    write("r3");
+    assert_eq!(engine.stats().retired, 2);
+    let holders = ["r0", "r1", "r2", "r3"].map(|name| engine.holders(name).join(" "));
+    assert_eq!(holders, ["slow", "fast slow", "slow", "memory fast"]);
+    assert_eq!(engine.used_bytes(), [900, 1800, 2700]);
+    for name in ["r0", "r1", "r2", "r3"] {
+        assert_eq!(engine.read(name).expect("readable"), content(name, 900));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_go_down_does_not_keep_others_from_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let engine = round_robin(dir.path(), [2000, 1000, 100_000]);
+    for name in ["r0", "r1"] {
+        engine.replicate(name, &content(name, 900), 2).expect("written");
+    }
+    assert_eq!(engine.holders("r0"), ["memory", "slow"]);
+    engine.write("w", &content("w", 900)).expect("written");
+    // The fast tier is full, and the slow one has the older file already.
+    let holders = ["r0", "r1", "w"].map(|name| engine.holders(name).join(" "));
+    assert_eq!(holders, ["memory slow", "fast slow", "memory"]);
+    assert_eq!(engine.stats().retired, 0);
+}
+
+#[test]
 fn announced_files_are_brought_up_and_wanted_ones_stay() {
     let dir = tempfile::tempdir().expect("a folder");
     // Files on the last tier alone, as another program left them.

@@ -19,15 +19,15 @@ fn a_path_that_the_network_makes_slow_is_named_with_its_fullest_queue() {
         of_path("slow_pair", &format!(r#"{{"verdict": "{verdict}", {reasons}}}"#))
     };
     facts.push(verdict("host"));
-    let shown = screen(&mut app, &data_of(facts.clone()), (120, 40), THEME);
+    let shown = screen(&mut app, &data_of(facts.clone()), (160, 40), THEME);
     assert!(!shown.contains("! 10.77.0.1"), "{shown}");
     facts.pop();
     facts.push(verdict("network"));
-    let shown = screen(&mut app, &data_of(facts.clone()), (120, 40), THEME);
+    let shown = screen(&mut app, &data_of(facts.clone()), (160, 40), THEME);
     has(&shown, &["path ! 10.77.0.1-10.77.0.2 54.80 % of packets were lost"]);
     facts.push(of_path("congestion_point", r#"{"text": "node 4 port 2 holds 995 kB"}"#));
     let data = data_of(facts);
-    let shown = screen(&mut app, &data, (120, 40), THEME);
+    let shown = screen(&mut app, &data, (160, 40), THEME);
     has(&shown, &["path ! 10.77.0.1-10.77.0.2 node 4 port 2 holds 995 kB"]);
     press(&mut app, &data, &[Key::Char('i')]);
     let shown = screen(&mut app, &data, (140, 40), THEME);
