@@ -88,6 +88,12 @@ impl Imported {
 
     /// Adds the task of a job to an archive. Returns false if the archive on the disk has it.
     fn add(&self, id: &JobId, page: &mut Archive) -> Result<bool, BoxError> {
+        let known = self.archive.as_ref().zip(hash_of(id));
+        if let Some((archive, hash)) = known
+            && archive.has(&hash)?
+        {
+            return Ok(false);
+        }
         let (mut set, mut report, mut files) = (String::new(), None, None);
         for piece in self.jobs.pieces(self.scan.caller(), id)? {
             for record in self.jobs.read(id, piece)?.iter().filter_map(StoredRecord::get) {
@@ -100,12 +106,16 @@ impl Imported {
             }
         }
         let Some(report) = report else { return Ok(false) };
-        let is_known = self.archive.as_ref().map(|archive| archive.has(&report)).transpose()?;
-        if is_known == Some(true) {
-            return Ok(false);
-        }
         Ok(page.add_document(&report, &set, files)?)
     }
+}
+
+/// Returns the beginning of the hash by which an archive knows the report of a job, as `skopos job import` writes it into the id.
+/// The report itself may have come with its fields in another order, and has another hash then.
+fn hash_of(id: &JobId) -> Option<[u8; 16]> {
+    let digits = id.job().strip_prefix(IMPORTED_PREFIX)?;
+    let number = u128::from_str_radix(digits, 16).ok()?;
+    (format!("{number:032x}") == digits).then(|| number.to_be_bytes())
 }
 
 /// Returns the condition that the catalogue applies.
@@ -127,4 +137,25 @@ fn filter(scan: &Scan) -> Filter {
 /// Returns the name of the set with which a task was archived, by the tags of its job.
 fn set_of(tags: &BTreeSet<String>) -> String {
     tags.iter().find_map(|tag| tag.strip_prefix(SET_TAG)).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_imported_tasks_have_the_beginning_of_a_hash() {
+        let hash = |id: &str| hash_of(&JobId::new(id, 0).expect("an id"));
+        let expected = [0, 0xab, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(hash("task-00ab0000000000000000000000000001"), Some(expected));
+        for other in [
+            "task-",
+            "task-00ab",
+            "task-00AB0000000000000000000000000001",
+            "task-+0ab0000000000000000000000000001",
+            "00ab0000000000000000000000000001",
+        ] {
+            assert_eq!(hash(other), None, "{other}");
+        }
+    }
 }

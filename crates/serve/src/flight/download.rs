@@ -444,9 +444,7 @@ impl Inner {
     ) -> Result<FlightInfo, Status> {
         let sources = self.sources(caller)?;
         let Some(first) = sources.first() else {
-            let metadata =
-                PlacesMetadata { site: self.place.site().to_owned(), ..PlacesMetadata::default() };
-            return info(Vec::new(), 0, &metadata);
+            return info(Vec::new(), 0, &self.metadata(0, None));
         };
         if self.identity.is_none() {
             // The folder has the key of tickets, also if the hub has nothing but copies.
@@ -504,7 +502,7 @@ impl Inner {
         Found { places, after }: Found,
         wanted: &Wanted,
     ) -> Result<FlightInfo, Status> {
-        let (mut endpoints, mut total, site) = (Vec::new(), 0, self.place.site());
+        let (mut endpoints, mut total) = (Vec::new(), 0);
         let count = places.iter().map(|(_, places)| places.jobs).sum();
         for (jobs, places) in places {
             let storage = match jobs.copy_of() {
@@ -520,15 +518,19 @@ impl Inner {
                 endpoints.push(locations.iter().fold(endpoint, located));
             }
         }
+        info(endpoints, total, &self.metadata(count, after))
+    }
+
+    /// Returns the metadata of an answer with `jobs` jobs. They name the other sites also where this hub has no jobs.
+    fn metadata(&self, jobs: u64, after: Option<JobId>) -> PlacesMetadata {
         let name =
             |id: JobId| JobName { job: id.job().to_owned(), generation: Some(id.generation()) };
-        let metadata = PlacesMetadata {
-            site: site.to_owned(),
-            jobs: count,
+        PlacesMetadata {
+            site: self.place.site().to_owned(),
+            jobs,
             after: after.map(name),
             sites: self.place.sites().clone(),
-        };
-        info(endpoints, total, &metadata)
+        }
     }
 
     /// Returns the locations of some jobs; none if they are at the hub that was asked alone.

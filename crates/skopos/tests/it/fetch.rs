@@ -355,16 +355,18 @@ fn jobs_of_two_sites_are_fetched_at_once_and_a_site_that_is_away_is_named() {
         ]
     };
     let (a, mut b) = (Running::start_as("up", &args(0)), Running::start_as("up", &args(1)));
-    store(a.path(), ("1", "ann", ""), 10, true);
-    store(b.path(), ("2", "ann", ""), 20, true);
-    for hub in [&a, &b] {
-        eventually("its job is sealed", || is_sealed(hub.path(), 1));
-    }
     let out = a.path().join("out");
     let fetch = || {
         let out = out.to_str().expect("text");
         fetched(&a.run(&["job", "fetch", "--json", "--all-sites", "--where", "true", "--out", out]))
     };
+    // A hub without jobs names the other sites, too.
+    eventually("both sites answer", || fetch().1["sites"] == json!(["a", "b"]));
+    store(a.path(), ("1", "ann", ""), 10, true);
+    store(b.path(), ("2", "ann", ""), 20, true);
+    for hub in [&a, &b] {
+        eventually("its job is sealed", || is_sealed(hub.path(), 1));
+    }
     b.kill();
     let (code, document) = fetch();
     let missing = &document["missing"][0];

@@ -2,7 +2,6 @@
 //! task that it is in.
 
 use rusqlite::{Error as SqlError, ErrorCode, OptionalExtension as _, params_from_iter};
-use sha2::{Digest as _, Sha256};
 use skopos_model::task::{Summary, TaskFiles};
 
 use super::condition::Conditions;
@@ -15,13 +14,16 @@ use super::files::kept_files;
 /// they are many.
 const NUMBERS: &str = "SELECT id FROM task INDEXED BY task_by_class ORDER BY id";
 
+/// Bytes of the hash of a report.
+const HASH_BYTES: usize = 32;
+
 /// A task of the archive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArchivedTask {
     /// The number of its report.
     pub number: i64,
     /// SHA-256 of the document, by which the report is known.
-    pub hash: [u8; 32],
+    pub hash: [u8; HASH_BYTES],
     /// Name of the set with which it was imported; empty if there is none.
     pub set: String,
     /// The report as a JSON document.
@@ -42,15 +44,17 @@ pub struct DamagedTask {
 }
 
 impl Archive {
-    /// Returns true if the archive has the report with this document.
+    /// Returns true if the archive has a report whose hash has this beginning.
     ///
     /// # Errors
     /// The archive cannot be read.
-    pub fn has(&self, document: &[u8]) -> Result<bool, Error> {
-        let hash: [u8; 32] = Sha256::digest(document).into();
+    pub fn has(&self, beginning: &[u8]) -> Result<bool, Error> {
+        // No hash has this many bytes, so the last one with the beginning is below.
+        let last = [beginning, &[u8::MAX; HASH_BYTES]].concat();
+        let values = vec![beginning.to_vec().into(), last.into()];
         let mut is_there = false;
-        let query = "SELECT 1 FROM task WHERE hash = ?";
-        self.for_each_row(query, vec![hash.to_vec().into()], "the tasks cannot be read", |_| {
+        let query = "SELECT 1 FROM task WHERE hash BETWEEN ? AND ? LIMIT 1";
+        self.for_each_row(query, values, "the tasks cannot be read", |_| {
             is_there = true;
             Ok(false)
         })?;

@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use skopos_access::Names;
+use pem::Pem;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256,
+};
 use skopos_store::jobs::catalogue::{Error, conformance};
 use skopos_store::jobs::{Catalogue, Change, Filter, Visibility};
-use skopos_wire::Authority;
 
 use super::server::Server;
 use super::{PostgresCatalogue, PostgresUrl};
@@ -16,10 +19,23 @@ const NAME: &str = "db.example";
 /// Makes an authority in a folder, with a certificate of the server. Returns the file of the authority, and the certificate with its
 /// key.
 fn authority(folder: &Path) -> (PathBuf, Vec<u8>) {
-    let names = Names { site: "s".to_owned(), node: "db".to_owned(), is_hub: true };
-    Authority::create(folder, &names, &[NAME.to_owned()]).expect("made");
-    let certificate = std::fs::read(folder.join("identity.pem")).expect("made");
-    (folder.join("authority.pem"), certificate)
+    // OpenSSL 3.0 does not read an Ed25519 key as ring writes it, with the public key beside it.
+    let new_key = || KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key");
+    let (own, key) = (new_key(), new_key());
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "Authority of a test");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let root = params.self_signed(&own).expect("made");
+    let of_server = CertificateParams::new([NAME.to_owned()]).expect("a name");
+    let of_server = of_server.signed_by(&key, &Issuer::new(params, own)).expect("made");
+    let text = |label: &str, der: &[u8]| pem::encode(&Pem::new(label, der));
+    let file = folder.join("authority.pem");
+    std::fs::create_dir_all(folder).expect("made");
+    std::fs::write(&file, text("CERTIFICATE", root.der())).expect("written");
+    let certificate = text("CERTIFICATE", of_server.der());
+    let both = certificate + &text("PRIVATE KEY", &key.serialize_der());
+    (file, both.into_bytes())
 }
 
 /// Counts the jobs of a catalogue that is reached with TLS, under a name of the server.

@@ -17,6 +17,7 @@ use skopos_store::jobs::spool::SpooledBatch;
 use crate::verbs::task_job::{end_of, loss_of_files};
 
 /// Bytes of the hash of a report that an id has: so many that two reports never have the same ones.
+/// The hub finds a task in its own archive by them.
 const ID_BYTES: usize = 16;
 
 /// The epoch of each producer. Its records never change.
