@@ -8,7 +8,7 @@ use skopos_shm::{Host, Vertex};
 use skopos_steer::place::{Aged, Telemetry};
 use skopos_steer::tiers::{TierSpec, View};
 
-use super::setting::{NODE, POLL, RATES};
+use super::names::{NODE, POLL, RATES};
 use crate::outcome::Outcome;
 
 /// The vertices of the tiers of an engine.

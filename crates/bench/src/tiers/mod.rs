@@ -5,6 +5,7 @@
 //! reads its facts from shared memory. Other programs load one device and fill the shared one (`others`). `work` has the
 //! applications, `runs` one run of a middleware, `rows` the statistics. Root, FUSE and `mkfs.ext4` are needed.
 
+mod names;
 mod live;
 mod setting;
 mod others;

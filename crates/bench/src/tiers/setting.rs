@@ -10,6 +10,7 @@ use skopos_net::lab::{Lab, Topology};
 use skopos_steer::tiers::TierSpec;
 
 use super::live::Live;
+use super::names::{NODE, POLL, RATES};
 use crate::agent::usage::Meter;
 use crate::child::{Process, finish, not_started, wait_for};
 use crate::outcome::Outcome;
@@ -42,19 +43,10 @@ pub(super) const SLOW: &str = "slow";
 
 /// Space of a disk for its journal, for other programs and for the file of a calibration.
 const SPARE_MB: u32 = 60;
-/// Interval of the agent's polls of devices and file systems.
-pub(super) const POLL: Duration = Duration::from_millis(100);
 /// Longest time of the agent's start, and of a calibration.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that processes write, which no file system can compress.
 const NOISE_BYTES: usize = 16 << 20;
-/// Insights of the benchmark for each disk, and the counters of which they are the rates.
-pub(super) const RATES: [(&str, &str); 2] = [
-    ("read_bytes_per_second", "read_bytes_total"),
-    ("written_bytes_per_second", "written_bytes_total"),
-];
-/// The node in topics.
-pub(super) const NODE: &str = "bench";
 
 /// The tiers of all hierarchies.
 pub(super) struct Setting {

@@ -23,7 +23,7 @@ exploration = 0.0
 [[rank.profile.metrics]]
 name = "queue"
 topic = "{self}/app/{candidate}/queue"
-floor = 1.0
+floor = 1e-3
 max_age_seconds = 3600
 "#;
 

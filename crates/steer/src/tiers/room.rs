@@ -13,7 +13,7 @@ use crate::tiers::state::Work;
 /// end of a transfer or of a write, so this is the work of seconds.
 pub(super) const MAX_WAITS: usize = 1000;
 
-/// How a write gets room.
+/// Means by which a write gets room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     /// It may wait for other threads. It must not if it has room on another tier, for which they could wait.

@@ -12,7 +12,7 @@ use crate::tiers::name::FileName;
 use crate::tiers::room::{Effort, MAX_WAITS};
 use crate::tiers::state::{Entry, Work};
 
-/// What a write has tried.
+/// Attempts of a write.
 #[derive(Default)]
 struct Tried {
     /// Tiers that are not asked now, as a mask: without room, or failed.
