@@ -54,11 +54,12 @@ local function propose(class, user)
 end
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
-  local class = plain(job_desc.name)
-  if not class then
+  local class, user = plain(job_desc.name), plain(job_desc.user_name)
+  -- Without the user, the question would be about the jobs of all users.
+  if not class or (job_desc.user_name and not user) then
     return slurm.SUCCESS
   end
-  local asked, proposal = pcall(propose, class, plain(job_desc.user_name))
+  local asked, proposal = pcall(propose, class, user)
   if not asked or not proposal then
     return slurm.SUCCESS
   end

@@ -59,7 +59,8 @@ def _ask(parameters):
     try:
         if token_file:
             with open(token_file, encoding="ascii") as file:
-                request.add_header("Authorization", f"Bearer {file.read(8192).strip()}")
+                # Not sent on to the place that a redirect names.
+                request.add_unredirected_header("Authorization", f"Bearer {file.read(8192).strip()}")
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             proposal = json.loads(answer.read(_MAX_ANSWER_BYTES))
         numbers = [float(proposal[name]) for name in ("allocation", "maximum")]
