@@ -121,6 +121,16 @@ impl fmt::Debug for Command {
     }
 }
 
+/// Returns true if a host of a URL, with or without a port, is this machine.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// A URL, of which only scheme and host are shown: the rest may be a secret.
 #[derive(Clone)]
 pub struct Url(String);
@@ -131,6 +141,9 @@ impl Url {
         let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
         // A password before the host would be sent in clear text to whoever answers there.
         match !host.is_empty() && !host.contains('@') && !text.contains(char::is_whitespace) {
+            true if text.starts_with("http://") && !is_loopback(host) => Err(
+                "`webhook` would send rows and tokens in clear text to another machine: use `https://`".to_owned(),
+            ),
             true => Ok(Self(text)),
             false => Err(
                 "`webhook` is not a URL without user and password: write it like `https://alerts.example/skopos`"
@@ -336,7 +349,11 @@ mod tests {
             ("then = { command = [] }", "the path of a program"),
             ("then = { webhook = \"alerts.example\" }", "is not a URL"),
             ("then = { webhook = \"https://ann:pw@alerts.example\" }", "is not a URL"),
-            ("then = { webhook = \"http://a\", bearer_file = \"t\" }", "begins with `/`"),
+            ("then = { webhook = \"http://alerts.example/\" }", "in clear text"),
+            ("then = { webhook = \"http://127.0.0.1.example/\" }", "in clear text"),
+            ("then = { webhook = \"http://[::1]:80/\", bearer_file = \"t\" }", "begins with `/`"),
+            ("then = { webhook = \"http://localhost\", bearer_file = \"t\" }", "begins with `/`"),
+            ("then = { webhook = \"https://a\", bearer_file = \"t\" }", "begins with `/`"),
             ("then = { command = [\"/bin/true\"], bearer_file = \"/t\" }", "belongs to a webhook"),
             ("then = { command = [\"/bin/true\"], timeout = \"1h\" }", "10 minutes"),
             ("every = \"1ms\"\nthen = { publish = \"a/b\" }", "100 ms"),
