@@ -7,8 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-use crate::flight::free_port;
-use crate::support::{Ran, eventually, listeners, runtime_dir, skopos};
+use crate::support::{Ran, eventually, free_port, listeners, runtime_dir, skopos};
 
 const KEYS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "skopos"), ("AWS_SECRET_ACCESS_KEY", "a secret of the test")];

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use crate::flight::{free_port, python};
-use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
+use crate::flight::python;
+use crate::support::{Ran, Running, eventually, free_port, run, runtime_dir, skopos};
 
 /// The id of a user without rights.
 pub(crate) const NOBODY: &str = "65534";
@@ -42,7 +42,7 @@ impl Site {
         let at = || format!("127.0.0.1:{}", free_port());
         let (live, http, flight) = (format!("tls/{}", at()), at(), at());
         let child = Self::spawn(dir.path(), (&live, &http, &flight));
-        let site = Self { dir, child, live, http, flight };
+        let mut site = Self { dir, child, live, http, flight };
         site.wait();
         site
     }
@@ -65,9 +65,13 @@ impl Site {
         self.wait();
     }
 
-    fn wait(&self) {
+    fn wait(&mut self) {
         // The last listener that opens.
-        eventually("the hub listens", || std::net::TcpStream::connect(&self.flight).is_ok());
+        eventually("the hub listens", || {
+            let ended = self.child.try_wait().expect("ours");
+            assert_eq!(ended, None, "the hub ended");
+            std::net::TcpStream::connect(&self.flight).is_ok()
+        });
         let url = format!("https://{}/api/v1/get?topic=load/load_1m", self.http);
         eventually("the hub knows the load", || {
             let asked = Command::new("curl").args(["-skf", &url]).stdout(Stdio::null()).status();

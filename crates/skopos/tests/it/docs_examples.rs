@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use crate::client::Up;
-use crate::flight::{free_port, python};
-use crate::support::{Running, eventually};
+use crate::flight::python;
+use crate::support::{Running, eventually, free_port};
 
 /// The addresses of the hub in the examples.
 const HTTP: &str = "127.0.0.1:7470";

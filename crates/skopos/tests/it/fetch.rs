@@ -14,9 +14,9 @@ use skopos_serve::fetch::{FetchError, Fetcher, FoundEndpoint, HubAddress};
 use skopos_store::jobs::{JobPart, Lts, Segment, StoredRecord};
 
 use crate::certificates::Site;
-use crate::flight::{FlightServer, free_port};
+use crate::flight::FlightServer;
 use crate::json::check;
-use crate::support::{PATIENCE, Ran, Running, eventually, run};
+use crate::support::{PATIENCE, Ran, Running, eventually, free_port, run};
 
 /// An id that would be another path, or end a text of SQL.
 const ODD: &str = "a/../b'; DROP";

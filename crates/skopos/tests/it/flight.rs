@@ -17,7 +17,7 @@ use prost::Message as _;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use crate::support::{Running, eventually, run, runtime_dir};
+use crate::support::{Running, eventually, free_port, run, runtime_dir};
 
 /// An agent with a hub, and the URI of its Flight SQL listener.
 pub(crate) struct FlightServer {
@@ -77,10 +77,6 @@ impl FlightServer {
         let ran = self.up.run(&["get", "--plain", &topic]);
         ran.stdout.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(-1.0)
     }
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port()
 }
 
 /// Returns the Python interpreter into which `scripts/setup test` installs the driver.

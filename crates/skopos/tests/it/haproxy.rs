@@ -6,8 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::flight::free_port;
-use crate::support::{PATIENCE, Running, eventually, run, runtime_dir};
+use crate::support::{PATIENCE, Running, eventually, free_port, run, runtime_dir};
 
 /// A profile of three candidates whose queues are user facts: a queue twice as long halves the weight.
 const PROFILE: &str = r#"

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use crate::client::{ENDLESS, Got, Up, post, until_engine_rests};
 use crate::json::check;
-use crate::support::{Ran, Running, eventually, run, runtime_dir, skopos};
+use crate::support::{Ran, Running, eventually, free_port, run, runtime_dir, skopos};
 
 /// The description of its interface that a running server returns.
 pub(crate) struct Description {
@@ -558,8 +558,7 @@ fn prometheus_scrapes_the_hub() {
         "scrape_configs:\n- job_name: skopos\n  scrape_interval: 1s\n  static_configs:\n  - targets: ['{at}']\n"
     );
     std::fs::write(&config, text).expect("written");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-    let listen = port.expect("a port").to_string();
+    let listen = format!("127.0.0.1:{}", free_port());
     let flag = |name: &str, value: &Path| format!("--{name}={}", value.display());
     let prometheus = Command::new("prometheus")
         .arg(flag("config.file", &config))

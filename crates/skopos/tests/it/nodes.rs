@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use crate::json::check;
 use crate::plane::{Simulated, number, value};
 use crate::sql::{Hub, INSIGHTS};
-use crate::support::{PATIENCE, Running, eventually, run, runtime_dir, signal, skopos};
+use crate::support::{PATIENCE, Running, eventually, free_port, run, runtime_dir, signal, skopos};
 
 /// Returns the number of a process's TCP connections.
 fn connections(child: &Child) -> usize {
@@ -188,8 +188,7 @@ fn by_http(at: &str, path: &str) -> Json {
 
 #[test]
 fn a_value_that_is_too_old_is_measured_for_a_client_of_a_hub() {
-    let port =
-        TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let port = free_port();
     let at = format!("127.0.0.1:{port}");
     let hub = Hub::asked_at("", &["--http", &at]);
     // Both agents poll once, and later only on request. One of them is on the hub's machine.

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use tonic::transport::Channel;
 
 use crate::client::{answer, post};
-use crate::flight::{block_on, free_port, python};
+use crate::flight::{block_on, python};
 use crate::sql::Hub;
-use crate::support::{Running, eventually, run, signal};
+use crate::support::{Running, eventually, free_port, run, signal};
 
 /// The statement reaches further back than a hub's memory, so the hub queries its nodes.
 const SQL: &str = "SELECT DISTINCT node FROM samples WHERE family = 'mem' ORDER BY node";

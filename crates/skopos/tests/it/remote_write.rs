@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use crate::flight::free_port;
-use crate::support::{Running, eventually};
+use crate::support::{Running, eventually, free_port};
 
 /// A store that can be stopped and started again with its data.
 struct Store {

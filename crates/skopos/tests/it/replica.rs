@@ -5,9 +5,9 @@ use std::process::{Child, Stdio};
 
 use serde_json::json;
 
-use crate::flight::{FlightServer, free_port};
+use crate::flight::FlightServer;
 use crate::jobs::{METRICS, Row, START, count, put, rows};
-use crate::support::{Running, eventually, run, runtime_dir, skopos};
+use crate::support::{Running, eventually, free_port, run, runtime_dir, skopos};
 
 /// Returns a configuration that names a replica.
 fn with_replica(at: &str) -> tempfile::NamedTempFile {

@@ -1,7 +1,6 @@
 //! SQL statements on one machine, and on a hub with several nodes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -9,7 +8,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 use crate::json::check;
-use crate::support::{Ran, Running, eventually, listeners, run, runtime_dir, skopos};
+use crate::support::{Ran, Running, eventually, free_port, listeners, run, runtime_dir, skopos};
 
 fn rows(ran: &Ran) -> Json {
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -113,8 +112,7 @@ impl Hub {
 
     /// Starts a hub with this configuration and these options.
     pub(crate) fn asked_at(config: &str, more: &[&str]) -> Self {
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+        let port = free_port();
         let (dir, at) = (runtime_dir(), format!("tcp/127.0.0.1:{port}"));
         std::fs::write(dir.path().join("skopos.toml"), config).expect("written");
         let child = Self::child_asked_at(dir.path(), &at, more);

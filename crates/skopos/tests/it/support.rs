@@ -1,8 +1,10 @@
 //! A running agent in a runtime directory of its own, and functions that run verbs beside it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
@@ -164,6 +166,20 @@ pub(crate) fn signal(child: &Child, name: &str) {
         .status()
         .expect("kill(1)");
     assert!(status.success());
+}
+
+/// Returns a port at which a server can listen, another one at each call. It is below the kernel's ephemeral ports, so that
+/// neither a connection of another test nor a listener at port 0 takes it before the server starts.
+pub(crate) fn free_port() -> u16 {
+    const PORTS: std::ops::Range<u32> = 12_000..32_000;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    // Programs that run at once begin at different ports.
+    let first = std::process::id().wrapping_mul(101);
+    let mut ports = std::iter::repeat_with(|| {
+        let at = first.wrapping_add(CALLS.fetch_add(1, Ordering::Relaxed));
+        (PORTS.start + at % (PORTS.end - PORTS.start)) as u16
+    });
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port")
 }
 
 /// Calls `ready` until it returns true; panics with `what` after [`PATIENCE`].

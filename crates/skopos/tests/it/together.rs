@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
-use crate::flight::{FlightServer, free_port};
+use crate::flight::FlightServer;
 use crate::jobs::{METRICS, Row, put, rows};
-use crate::support::{eventually, signal};
+use crate::support::{eventually, free_port, signal};
 
 /// Jobs that are sealed, each in a segment of its own.
 const JOBS: [&str; 6] = ["a/1", "a/2", "a/3", "b/4", "b/5", "b/6"];

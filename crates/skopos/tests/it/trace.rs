@@ -7,9 +7,8 @@ use serde_json::Value as Json;
 use skopos_rpc::{Options, Recorder, Status};
 use tempfile::TempDir;
 
-use crate::flight::free_port;
 use crate::json::check;
-use crate::support::{PATIENCE, Running, eventually, run, runtime_dir};
+use crate::support::{PATIENCE, Running, eventually, free_port, run, runtime_dir};
 
 /// Requests of a run: enough for a test of significance.
 const REQUESTS: usize = 400;

@@ -183,7 +183,7 @@ fn a_runtime_directory_whose_name_is_too_long_for_a_socket_is_refused_at_once() 
 
 #[test]
 fn another_hub_that_connects_to_the_hub_of_up_has_its_facts() {
-    let at = format!("tcp/127.0.0.1:{}", crate::flight::free_port());
+    let at = format!("tcp/127.0.0.1:{}", crate::support::free_port());
     let _up = Running::start_as("up", &["--live", "--insecure", "--listen", &at]);
     let dir = runtime_dir();
     let args = ["hub", "--insecure", "--connect", &at];
