@@ -128,8 +128,12 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
     let Some(planes) = join(&signals, &simulation, &at, give_up_at)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let mut nodes = Nodes::start(&simulation, &planes)?;
+    let mut nodes = Nodes::start(&simulation, planes);
     let mut out = Out::new(global.style());
+    if !until_joined(&signals, &mut nodes)? {
+        nodes.close();
+        return Ok(ExitCode::SUCCESS);
+    }
     let (seconds, live_since) = (begun.elapsed().as_secs_f64(), Instant::now());
     let SimulateArgs { nodes: count, facts, .. } = args;
     match out.style {
@@ -195,6 +199,24 @@ fn join(
             });
         }
     }
+}
+
+/// Polls the nodes that have joined until all have. Returns false if a signal came before.
+///
+/// # Errors
+/// A name is taken.
+fn until_joined(signals: &Signals, nodes: &mut Nodes) -> Result<bool, Failure> {
+    while !nodes.take_joined()? {
+        let now = Instant::now();
+        let due = nodes.due();
+        if due <= now {
+            nodes.poll(now);
+        }
+        if wait_until(signals, due.min(now + JOIN_POLL), None)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Sleeps until a poll is due. Returns true if the simulation is over.

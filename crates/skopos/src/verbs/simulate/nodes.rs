@@ -18,7 +18,12 @@ use skopos_term::Failure;
 
 /// The simulated nodes, which leave when they are dropped.
 pub(crate) struct Nodes {
+    /// The nodes that have joined.
     nodes: Vec<Virtual>,
+    /// Number of nodes when all have joined.
+    count: usize,
+    /// Receives each node that has joined, or the first error.
+    joining: Receiver<Result<Virtual, Failure>>,
     /// Time between two turns of a node.
     period: Duration,
     /// Polls in a turn, at most one. In a turn without a poll a node sends an empty batch: it may not be silent for long.
@@ -30,27 +35,46 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Announces all nodes through these sessions.
+    /// Announces all nodes through these sessions, on a thread of its own: a node that has joined is polled while others
+    /// join, because a hub takes a silent node for dead. The thread ends with the process, because an announcement cannot be
+    /// interrupted.
+    pub(crate) fn start(simulation: &Simulation, planes: Vec<Plane>) -> Self {
+        let (send, joining) = mpsc::channel();
+        let (period, polls) =
+            (Duration::from_secs_f64(1.0 / simulation.rate.max(1.0)), simulation.rate.min(1.0));
+        let (simulation, count) = (simulation.clone(), simulation.nodes);
+        std::thread::spawn(move || {
+            for at in 0..count {
+                let node = Virtual::start(&simulation, at, &planes[at % planes.len()]);
+                let is_last = node.is_err();
+                if send.send(node).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        let (nodes, begun, done) = (Vec::new(), Instant::now(), Counts::default());
+        Self { nodes, count, joining, period, polls, begun, turn: 0, done }
+    }
+
+    /// Takes the nodes that have joined since the last call. Returns true if all have joined.
     ///
     /// # Errors
     /// A name is taken.
-    pub(crate) fn start(simulation: &Simulation, planes: &[Plane]) -> Result<Self, Failure> {
-        let nodes = (0..simulation.nodes)
-            .map(|at| Virtual::start(simulation, at, &planes[at % planes.len()]))
-            .collect::<Result<_, _>>()?;
-        let (period, polls) =
-            (Duration::from_secs_f64(1.0 / simulation.rate.max(1.0)), simulation.rate.min(1.0));
-        Ok(Self { nodes, period, polls, begun: Instant::now(), turn: 0, done: Counts::default() })
+    pub(crate) fn take_joined(&mut self) -> Result<bool, Failure> {
+        while let Ok(node) = self.joining.try_recv() {
+            self.nodes.push(node?);
+        }
+        Ok(self.nodes.len() == self.count)
     }
 
     /// Time of the next turn.
     pub(crate) fn due(&self) -> Instant {
-        self.begun + self.period.mul_f64(self.turn as f64 / self.nodes.len().max(1) as f64)
+        self.begun + self.period.mul_f64(self.turn as f64 / self.count as f64)
     }
 
-    /// Has the next node send a batch: the nodes take turns, spread evenly over the period.
+    /// Has the next node send a batch if it has joined: the nodes take turns, spread evenly over the period.
     pub(crate) fn poll(&mut self, now: Instant) {
-        let nodes = self.nodes.len() as u64;
+        let nodes = self.count as u64;
         // More than a whole period late: the missed turns are skipped and counted.
         while now.saturating_duration_since(self.due()) > self.period {
             self.turn += 1;
@@ -58,9 +82,10 @@ impl Nodes {
         }
         let (at, round) = ((self.turn % nodes) as usize, (self.turn / nodes) as f64);
         self.turn += 1;
+        let Some(node) = self.nodes.get_mut(at) else { return };
         match (self.polls * (round + 1.0)).floor() > (self.polls * round).floor() {
-            true => self.nodes[at].poll(&mut self.done),
-            false => self.nodes[at].send_empty(&mut self.done),
+            true => node.poll(&mut self.done),
+            false => node.send_empty(&mut self.done),
         }
     }
 
