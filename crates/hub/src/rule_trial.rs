@@ -18,7 +18,7 @@ use skopos_query::arrow::datatypes::{Float64Type, TimestampNanosecondType};
 use skopos_query::{
     Answer, Described, Engine, Error, Inputs, Limits, Node, Registry, Row, Source, Wanted,
 };
-use skopos_steer::rule::{Event, MAX_SUBJECTS, Tracker};
+use skopos_steer::rule::{Event, MAX_SUBJECTS, Moment, Tracker};
 use skopos_term::Failure;
 
 use crate::config::RuleConfig;
@@ -102,7 +102,7 @@ pub fn try_rule(
                 Some((then, answer)) if then == seen => answer,
                 _ => ask(&engine, rule).await,
             };
-            trial.events.extend(tracker.step(now, answer.clone()));
+            trial.events.extend(tracker.step(Moment::on_one_clock(now), answer.clone()));
             last = Some((seen, answer));
         }
         trial.firing = tracker.firing();

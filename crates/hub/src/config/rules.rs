@@ -237,6 +237,7 @@ impl TryFrom<Written> for RuleConfig {
             repeat: written.repeat,
             most: written.at_most.unwrap_or(usual.most),
             per: written.per.unwrap_or(usual.per),
+            pause: usual.pause,
             // A few evaluations may be late or fail without a new begin.
             gap: usual.gap.max(every * 3),
         };

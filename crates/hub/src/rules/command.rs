@@ -3,13 +3,15 @@
 //! The program is in a process group of its own, which is ended as a whole: at the timeout, when the hub ends, and when the
 //! program has ended and left processes behind. A process that leaves the group by itself (`setsid`) is not followed.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::payload::Payload;
@@ -21,7 +23,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// Time between two checks of whether the hub ends.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// Runs the program and waits for its end, at most for its timeout or until `stop`.
+/// Runs the program and waits for its end, at most for its timeout. Returns `None` if the hub ends before, so that nothing is known
+/// about the outcome.
 ///
 /// # Errors
 /// The reason why it did not succeed.
@@ -29,63 +32,146 @@ pub(super) fn run(
     command: &Command,
     payload: &Payload<'_>,
     stop: &AtomicBool,
-) -> Result<(), String> {
+) -> Option<Result<(), String>> {
+    let mut child = match start(command, payload) {
+        Ok(child) => child,
+        Err(why) => return Some(Err(why)),
+    };
+    let ended = wait(&child, command.timeout, stop);
+    // The group is ended before its leader is waited for: until then no other process can have its number.
+    if let Some(group) = pid(&child) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let status = child.wait();
+    let program = command.argv.first().map_or("", String::as_str);
+    Some(match (ended?, status) {
+        (Err(why), _) => Err(format!("{program} {why}")),
+        (Ok(()), Err(e)) => Err(format!("{program} cannot be waited for: {e}")),
+        (Ok(()), Ok(status)) if status.success() => Ok(()),
+        (Ok(()), Ok(status)) => Err(format!("{program}: {status}")),
+    })
+}
+
+fn start(command: &Command, payload: &Payload<'_>) -> Result<Child, String> {
     let [program, arguments @ ..] = command.argv.as_slice() else {
         return Err("the command is empty".to_owned());
     };
+    let document = file_of(&payload.json());
+    let document = document.map_err(|e| format!("the event cannot be written to memory: {e}"))?;
     let child = std::process::Command::new(program)
         .args(arguments)
         .env_clear()
         .env("PATH", PATH)
         .envs(payload.variables())
         .current_dir("/")
-        .stdin(Stdio::piped())
+        .stdin(document)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0)
         .spawn();
-    let mut child = child.map_err(|e| format!("{program} cannot be started: {e}"))?;
-    if let Some(mut input) = child.stdin.take() {
-        // A pipe has room for the whole document, so this does not wait. A program need not read it.
-        let _ = input.write_all(&payload.json());
-    }
-    let ended = wait(&child, command.timeout, stop);
-    // The group is ended before its leader is waited for: until then no other process can have its number.
-    if let Some(group) = pid(&child) {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-    let status = child.wait().map_err(|e| format!("{program} cannot be waited for: {e}"))?;
-    match ended {
-        Ok(()) if status.success() => Ok(()),
-        Ok(()) => Err(format!("{program}: {status}")),
-        Err(why) => Err(format!("{program} {why}")),
-    }
+    child.map_err(|e| format!("{program} cannot be started: {e}"))
+}
+
+/// Returns a file in memory. A pipe would have room for a page only if the user has many of them, and a program that does not read
+/// would hold the hub.
+fn file_of(bytes: &[u8]) -> io::Result<File> {
+    let make = |flags| memfd_create("rule-event", MemfdFlags::CLOEXEC | flags);
+    // Some systems demand that the file is never executed. Kernels before 6.3 do not know the flag for that.
+    let made = make(MemfdFlags::NOEXEC_SEAL).or_else(|_| make(MemfdFlags::empty()));
+    let mut file = File::from(made?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 fn pid(child: &Child) -> Option<Pid> {
     Pid::from_raw(child.id().cast_signed())
 }
 
-/// Waits until the program has ended, and does not take its status.
-fn wait(child: &Child, timeout: Duration, stop: &AtomicBool) -> Result<(), String> {
-    let watched = pid(child).ok_or_else(|| "has no process".to_owned())?;
-    let watched = pidfd_open(watched, PidfdFlags::empty());
-    let watched = watched.map_err(|e| format!("cannot be watched: {e}"))?;
+/// Waits until the program has ended, and does not take its status. Returns `None` if the hub ends before.
+fn wait(child: &Child, timeout: Duration, stop: &AtomicBool) -> Option<Result<(), String>> {
+    let watched = pid(child).ok_or_else(|| "has no process".to_owned());
+    let watched = watched.and_then(|pid| {
+        pidfd_open(pid, PidfdFlags::empty()).map_err(|e| format!("cannot be watched: {e}"))
+    });
+    let watched = match watched {
+        Ok(watched) => watched,
+        Err(why) => return Some(Err(why)),
+    };
     let until = Instant::now() + timeout;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        if stop.load(Ordering::Relaxed) {
-            return Err("was ended with the hub".to_owned());
-        }
-        if left.is_zero() {
-            return Err(format!("did not end within {timeout:?}"));
-        }
         let mut fds = [PollFd::new(&watched, PollFlags::IN)];
         let pause = Timespec::try_from(left.min(CHECK_EVERY)).ok();
         match poll(&mut fds, pause.as_ref()) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(e) => return Err(format!("cannot be watched: {e}")),
+            Ok(_) => return Some(Ok(())),
+            Err(e) => return Some(Err(format!("cannot be watched: {e}"))),
         }
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        if left.is_zero() {
+            return Some(Err(format!("did not end within {timeout:?}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use serde_json::{Map, Value};
+    use skopos_model::Timestamp;
+    use skopos_steer::rule::{Due, Event, Kind};
+
+    use super::*;
+
+    /// Patience of a test: it only ends a hang.
+    const PATIENCE: Duration = Duration::from_secs(180);
+
+    /// Returns an event whose document is longer than a pipe has room for.
+    fn event() -> Event {
+        let value = |name: &str| (name.to_owned(), Value::String("x".repeat(100_000)));
+        Event {
+            at: Timestamp::default(),
+            kind: Kind::Firing,
+            subject: "a".to_owned(),
+            since: Timestamp::default(),
+            is_firing: true,
+            due: Due::Now,
+            values: ["a", "b"].into_iter().map(value).collect::<Map<String, Value>>(),
+            reason: String::new(),
+        }
+    }
+
+    fn run_once(argv: &[&str], timeout: Duration, stop: bool) -> Option<Result<(), String>> {
+        let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+        let (sender, outcome) = channel();
+        std::thread::spawn(move || {
+            let (command, event) = (Command { argv, timeout }, event());
+            let stop = AtomicBool::new(stop);
+            let _ = sender.send(run(&command, &Payload::new("site", "rule", &event), &stop));
+        });
+        outcome.recv_timeout(PATIENCE).expect("an outcome")
+    }
+
+    #[test]
+    fn a_program_that_does_not_read_is_ended_at_its_timeout_and_with_the_hub() {
+        let sleep = ["/bin/sleep", "1000"];
+        let late = run_once(&sleep, Duration::from_millis(10), false);
+        assert!(late.is_some_and(|late| late.is_err_and(|why| why.contains("did not end"))));
+        assert_eq!(run_once(&sleep, PATIENCE, true), None);
+    }
+
+    #[test]
+    fn a_program_reads_the_whole_document() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("document");
+        let script = format!("cat > {}", file.display());
+        let outcome = run_once(&["/bin/sh", "-c", &script], PATIENCE, false);
+        assert_eq!(outcome, Some(Ok(())));
+        let expected = Payload::new("site", "rule", &event()).json();
+        assert!(std::fs::read(&file).expect("written") == expected);
     }
 }

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use skopos_access::Caller;
 use skopos_model::{Sample, Timestamp, Topic, Value, ValueType};
 use skopos_query::{Engine, Limits};
-use skopos_shm::{Publisher, VertexSpec, VertexWriter, now};
-use skopos_steer::rule::{Due, Event, MAX_SUBJECTS, Row, Tracker};
+use skopos_shm::{Publisher, VertexSpec, VertexWriter, boottime, now};
+use skopos_steer::rule::{Due, Event, MAX_SUBJECTS, Moment, Row, Tracker};
 use skopos_term::Failure;
 use tokio::runtime::Handle;
 
-use super::history::{History, RuleRecord};
+use super::history::{History, RuleRecord, room_for};
 use super::queue::Queue;
 use super::rows::rows;
-use super::state::{LastEvaluation, RuleCounts, RuleState};
+use super::state::{ActionOutcome, LastEvaluation, RuleCounts, RuleState};
 use crate::config::Action;
 
 /// Maximum time for one answer. A statement that takes as long is asked every 100 seconds.
@@ -25,6 +25,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Length of a rule's shortest interval, in durations of its last evaluation: a rule uses a tenth of the thread's time at
 /// most.
 const SHARE: u32 = 10;
+
+/// Most entries of a step that are written at once. They fill less than a log, so each log that begins has its copies before the
+/// next one begins.
+const ENTRIES_AT_ONCE: usize = 128;
 
 /// Maximum time between two heartbeats of the segment.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -58,17 +62,11 @@ impl Evaluator {
         rules: Vec<Arc<RuleState>>,
         (history, queue): (Arc<History>, Arc<Queue>),
     ) -> Result<Self, Failure> {
-        let mut past = history
-            .events()
-            .map_err(|e| Failure::new("the history of rules cannot be read").because(&e))?;
-        let mut prepare = |state: Arc<RuleState>| {
+        let prepare = |state: Arc<RuleState>| {
             let name = &state.config.name;
             let failed =
                 |e: &dyn std::error::Error| Failure::new(format!("rule `{name}`")).because(e);
-            let mut tracker = Tracker::new(state.config.terms).map_err(|e| failed(&e))?;
-            for (event, was_told) in past.remove(name).unwrap_or_default() {
-                tracker.restore(&event, was_told);
-            }
+            let tracker = Tracker::new(state.config.terms).map_err(|e| failed(&e))?;
             let published = match &state.config.action {
                 Action::Publish(topic) if !state.config.dry_run => {
                     let topic = Topic::new(&format!("{site}/{topic}")).map_err(|e| failed(&e))?;
@@ -83,7 +81,15 @@ impl Evaluator {
                 due: Instant::now(),
             })
         };
-        let rules = rules.into_iter().map(&mut prepare).collect::<Result<Vec<_>, _>>()?;
+        let mut rules = rules.into_iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        let moment = moment();
+        let read = history.read_all(&mut |record| {
+            if let Some(rule) = rules.iter_mut().find(|rule| rule.state.config.name == record.rule)
+            {
+                record.restore(moment, &mut rule.tracker);
+            }
+        });
+        read.map_err(|e| Failure::new("the history of rules cannot be read").because(&e))?;
         Ok(Self { engine, runtime, publisher, history, queue, rules })
     }
 
@@ -112,13 +118,14 @@ impl Evaluator {
         let begun = Instant::now();
         let state = self.rules[at].state.clone();
         let answer = self.ask(&state);
-        let (time, took) = (now(), begun.elapsed());
+        let (moment, took) = (moment(), begun.elapsed());
         RuleCounts::add(&state.counts.evaluations, 1);
         RuleCounts::add(&state.counts.failures, u64::from(answer.is_err()));
         let reason = answer.as_ref().err().cloned();
         let rule = &mut self.rules[at];
-        let events = rule.tracker.step(time, answer);
-        rule.publish(time, reason.as_deref());
+        rule.note_outcomes(moment);
+        let events = rule.tracker.step(moment, answer);
+        rule.publish(moment.at, reason.as_deref());
         let (tracker, counts) = (&rule.tracker, &state.counts);
         for (count, number) in [
             (&counts.pending, tracker.pending() as u64),
@@ -128,9 +135,9 @@ impl Evaluator {
         ] {
             count.store(number, Ordering::Relaxed);
         }
-        state.set_last(LastEvaluation { at: Some(time), took, reason });
+        state.set_last(LastEvaluation { at: Some(moment.at), took, reason });
         rule.due = begun + state.config.every.max(took * SHARE);
-        self.note(&state, events);
+        self.note(at, moment, events);
     }
 
     /// Asks the statement.
@@ -146,23 +153,64 @@ impl Evaluator {
     }
 
     /// Records events, then hands their actions on: an action is known to the history before it is done.
-    fn note(&self, state: &Arc<RuleState>, events: Vec<Event>) {
+    fn note(&mut self, at: usize, moment: Moment, events: Vec<Event>) {
+        let state = self.rules[at].state.clone();
         let is_published = matches!(state.config.action, Action::Publish(_));
         let record = |event| RuleRecord::of_event(&state.config.name, event, is_published);
-        let records: Vec<RuleRecord> = events.iter().map(record).collect();
-        state.lose(self.history.append(&records));
+        if is_published {
+            let tracker = &mut self.rules[at].tracker;
+            let due = events.iter().filter(|event| event.due == Due::Now);
+            due.for_each(|event| tracker.note_outcome(moment, &event.subject, event.at, true));
+        }
+        for events in events.chunks(ENTRIES_AT_ONCE) {
+            let records: Vec<RuleRecord> = events.iter().map(record).collect();
+            state.lose(self.history.append(&records));
+            self.copy_states(moment);
+        }
+        // Outcomes may have begun a log.
+        self.copy_states(moment);
         for event in events {
             match event.due {
                 Due::Now if is_published => RuleCounts::add(&state.counts.done, 1),
-                Due::Now => self.queue.put(state, event),
+                Due::Now => self.queue.put(&state, event),
                 Due::Limited | Due::Flaps => RuleCounts::add(&state.counts.held_back, 1),
                 Due::Silent => {}
             }
         }
     }
+
+    /// Copies the entries on which the states of subjects depend to a log that has begun.
+    fn copy_states(&mut self, moment: Moment) {
+        if !self.history.lacks_copies() {
+            return;
+        }
+        let copies = self.rules.iter_mut().map(|rule| rule.copies(moment));
+        let copies: Vec<Vec<RuleRecord>> = copies.collect();
+        let numbers = room_for(&copies);
+        for ((rule, copies), number) in self.rules.iter().zip(&copies).zip(numbers) {
+            let left_out = (copies.len() - number) as u64;
+            rule.state.lose(left_out + self.history.append(&copies[..number]));
+        }
+    }
 }
 
 impl Running {
+    /// Takes the outcomes of actions.
+    fn note_outcomes(&mut self, moment: Moment) {
+        for outcome in self.state.take_outcomes() {
+            let ActionOutcome { subject, event, is_done } = outcome;
+            self.tracker.note_outcome(moment, &subject, event, is_done);
+        }
+    }
+
+    /// Returns copies of the entries on which the states of the subjects depend.
+    fn copies(&mut self, moment: Moment) -> Vec<RuleRecord> {
+        self.note_outcomes(moment);
+        let name = &self.state.config.name;
+        let kept = self.tracker.kept(moment);
+        kept.iter().map(|kept| RuleRecord::copy_of(name, kept)).collect()
+    }
+
     /// Publishes the number of firing subjects, or that it is unknown.
     fn publish(&self, time: Timestamp, reason: Option<&str>) {
         let Some(vertex) = &self.published else { return };
@@ -173,4 +221,9 @@ impl Running {
         // The vertex belongs to this process, which does not remove it.
         let _ = vertex.publish_sample(&sample);
     }
+}
+
+/// Returns the present moment. The boot clock continues while the machine sleeps, and is never set.
+fn moment() -> Moment {
+    Moment { at: now(), steady: Timestamp::from_nanos(boottime().cast_signed()) }
 }

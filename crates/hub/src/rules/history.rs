@@ -1,6 +1,8 @@
 //! The history of rules: each event, and the outcome of each action, in a journal on disk.
+//!
+//! The oldest logs of the journal are removed, so entries of a rule that is busy push out those of others. The states of subjects
+//! must not go with them: near its beginning each log has copies of the entries that the states need. Tables do not show copies.
 
-use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,13 +11,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use skopos_model::{Timestamp, unpoisoned};
 use skopos_shm::now;
-use skopos_steer::rule::{Due, Event, Kind};
+use skopos_steer::rule::{Due, Event, Kind, Moment, Tracker};
 use skopos_store::history::Error;
 use skopos_store::journal::{Journal, JournalLimits};
 
 /// 16 MiB have some 50,000 entries. A quarter of a year is the time in which people ask what happened.
 const LIMITS: JournalLimits =
     JournalLimits { max_bytes: 16 << 20, max_age: Duration::from_secs(92 * 86_400) };
+
+/// Most bytes of the copies at the beginning of a log: half of a log, for some 10,000 subjects of all rules.
+const MAX_COPIES_BYTES: usize = 2 << 20;
 
 /// Longest reason of an entry, in bytes.
 const MAX_WHY_BYTES: usize = 512;
@@ -40,7 +45,7 @@ pub(crate) struct RuleRecord {
     /// Whether the subject fires.
     pub(crate) firing: bool,
     /// Of an event: `due`, `published` or `held_back`, or nothing if it has no action. Of an action: `done`, `failed` or
-    /// `dry_run`.
+    /// `dry_run`. Of a copy of an event: `done` or `failed` if the outcome of its action is known.
     pub(crate) outcome: String,
     /// Number of attempts of an action.
     pub(crate) attempts: u32,
@@ -48,6 +53,8 @@ pub(crate) struct RuleRecord {
     pub(crate) why: String,
     /// The row of the subject.
     pub(crate) values: Map<String, Value>,
+    /// Whether the entry is a copy of one in an earlier log.
+    pub(crate) copy: bool,
 }
 
 /// The outcome of an action.
@@ -80,6 +87,17 @@ impl RuleRecord {
             attempts: 0,
             why: cut(why),
             values: event.values.clone(),
+            copy: false,
+        }
+    }
+
+    /// Returns the copy of the entry of an event of [`Tracker::kept`], with the outcome of its action.
+    pub(super) fn copy_of(rule: &str, (event, is_done): &(Event, Option<bool>)) -> Self {
+        let record = Self { copy: true, ..Self::of_event(rule, event, false) };
+        match (event.due, is_done) {
+            (Due::Now, Some(true)) => Self { outcome: "done".to_owned(), ..record },
+            (Due::Now, Some(false)) => Self { outcome: "failed".to_owned(), ..record },
+            _ => record,
         }
     }
 
@@ -101,6 +119,7 @@ impl RuleRecord {
             attempts,
             why: cut(why),
             values: Map::new(),
+            copy: false,
         }
     }
 
@@ -110,15 +129,38 @@ impl RuleRecord {
         Self { event: "lost".to_owned(), why, ..Self::default() }
     }
 
+    /// Applies the entry to the tracker of its rule, after all older ones. `now` is the moment of this call.
+    pub(super) fn restore(&self, now: Moment, tracker: &mut Tracker) {
+        let at = Timestamp::from_nanos(self.at);
+        let then = now.earlier(at);
+        if self.event == ACTION {
+            let event = Timestamp::from_nanos(self.since);
+            tracker.note_outcome(then, &self.subject, event, self.outcome != "failed");
+        } else if let Some(event) = self.event() {
+            tracker.restore(now, &event);
+            match self.outcome.as_str() {
+                "published" | "done" => tracker.note_outcome(then, &self.subject, at, true),
+                "failed" => tracker.note_outcome(then, &self.subject, at, false),
+                _ => {}
+            }
+        }
+    }
+
     /// Returns the event; `None` for an entry about an action.
     fn event(&self) -> Option<Event> {
+        let due = match (self.outcome.as_str(), self.why.as_str()) {
+            ("due" | "published" | "done" | "failed", _) => Due::Now,
+            ("held_back", "flapping") => Due::Flaps,
+            ("held_back", _) => Due::Limited,
+            _ => Due::Silent,
+        };
         Some(Event {
             at: Timestamp::from_nanos(self.at),
             kind: Kind::of_name(&self.event)?,
             subject: self.subject.clone(),
             since: Timestamp::from_nanos(self.since),
             is_firing: self.firing,
-            due: Due::Silent,
+            due,
             values: self.values.clone(),
             reason: String::new(),
         })
@@ -128,7 +170,14 @@ impl RuleRecord {
 /// The history of all rules of a hub.
 #[derive(Debug)]
 pub(crate) struct History {
-    journal: Mutex<Journal>,
+    written: Mutex<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    journal: Journal,
+    /// Generation of the newest log that has its copies, or that an earlier process wrote.
+    copied: Option<u64>,
 }
 
 impl History {
@@ -137,7 +186,16 @@ impl History {
     /// # Errors
     /// Another process uses the folder, or it cannot be read or written.
     pub(super) fn open(folder: &Path) -> Result<Self, Error> {
-        Ok(Self { journal: Mutex::new(Journal::open(folder, "rules", LIMITS)?) })
+        let journal = Journal::open(folder, "rules", LIMITS)?;
+        let copied = newest(&journal);
+        Ok(Self { written: Mutex::new(Written { journal, copied }) })
+    }
+
+    /// Returns true if a log has begun since the last call: the caller appends copies then.
+    pub(super) fn lacks_copies(&self) -> bool {
+        let mut written = unpoisoned(self.written.lock());
+        let newest = newest(&written.journal);
+        std::mem::replace(&mut written.copied, newest) != newest
     }
 
     /// Writes entries durably, and returns the number of those that could not be written.
@@ -145,7 +203,8 @@ impl History {
         if records.is_empty() {
             return 0;
         }
-        let mut journal = unpoisoned(self.journal.lock());
+        let mut written = unpoisoned(self.written.lock());
+        let journal = &mut written.journal;
         let mut lost = 0;
         for record in records {
             let bytes = serde_json::to_vec(record).unwrap_or_default();
@@ -163,12 +222,24 @@ impl History {
         }
     }
 
-    /// Passes all entries to `visit`, the oldest first, and returns the number of those that are known to be lost.
+    /// Passes all entries but copies to `visit`, the oldest first, and returns the number of those that are known to be lost.
     ///
     /// # Errors
     /// A log cannot be read.
     pub(crate) fn read(&self, visit: &mut dyn FnMut(RuleRecord)) -> Result<u64, Error> {
-        let logs = unpoisoned(self.journal.lock()).logs();
+        self.read_all(&mut |record| {
+            if !record.copy {
+                visit(record);
+            }
+        })
+    }
+
+    /// Passes all entries to `visit`, as [`read`](Self::read) does.
+    ///
+    /// # Errors
+    /// A log cannot be read.
+    pub(super) fn read_all(&self, visit: &mut dyn FnMut(RuleRecord)) -> Result<u64, Error> {
+        let logs = unpoisoned(self.written.lock()).journal.logs();
         let mut lost = 0;
         for file in logs {
             lost += Journal::read(&file, &mut |bytes| {
@@ -179,29 +250,31 @@ impl History {
         }
         Ok(lost)
     }
+}
 
-    /// Returns the events of each rule, the oldest first, with whether their actions were done, as far as they can be.
-    ///
-    /// # Errors
-    /// A log cannot be read.
-    pub(super) fn events(&self) -> Result<HashMap<String, Vec<(Event, bool)>>, Error> {
-        let (mut records, mut told) = (Vec::new(), HashSet::new());
-        self.read(&mut |record| {
-            if record.event == ACTION {
-                told.insert((record.rule, record.subject, record.since));
-            } else {
-                records.push(record);
+/// Returns for each rule the number of its first copies for which a log has room. Rules take turns, so one with many subjects
+/// leaves room to the others.
+pub(super) fn room_for(copies: &[Vec<RuleRecord>]) -> Vec<usize> {
+    let mut room = MAX_COPIES_BYTES;
+    let mut numbers = vec![0; copies.len()];
+    let longest = copies.iter().map(Vec::len).max().unwrap_or(0);
+    for turn in 0..longest {
+        for (records, number) in copies.iter().zip(&mut numbers) {
+            let Some(record) = records.get(turn) else { continue };
+            let bytes = serde_json::to_vec(record).map_or(0, |bytes| bytes.len());
+            match room.checked_sub(bytes) {
+                Some(left) => room = left,
+                None => return numbers,
             }
-        })?;
-        let mut events: HashMap<String, Vec<(Event, bool)>> = HashMap::new();
-        for record in records {
-            let Some(event) = record.event() else { continue };
-            let was_told = record.outcome == "published"
-                || told.contains(&(record.rule.clone(), record.subject, record.at));
-            events.entry(record.rule).or_default().push((event, was_told));
+            *number += 1;
         }
-        Ok(events)
     }
+    numbers
+}
+
+/// Returns the generation of the newest log.
+fn newest(journal: &Journal) -> Option<u64> {
+    journal.logs().last().map(|(generation, _)| *generation)
 }
 
 /// Cuts a text at its longest length.
@@ -209,4 +282,21 @@ fn cut(text: &str) -> String {
     let fits = |end: &usize| text.is_char_boundary(*end);
     let end = (0..=text.len().min(MAX_WHY_BYTES)).rev().find(fits).unwrap_or(0);
     text[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_with_many_subjects_leaves_room_for_the_copies_of_others() {
+        let copy = |subject: String| RuleRecord { subject, copy: true, ..RuleRecord::default() };
+        let of = |number: usize| -> Vec<RuleRecord> {
+            (0..number).map(|n| copy(format!("{n:01000}"))).collect()
+        };
+        assert_eq!(room_for(&[of(3), Vec::new(), of(5)]), [3, 0, 5]);
+        let numbers = room_for(&[of(2000), of(10), of(2000)]);
+        assert_eq!(numbers[1], 10);
+        assert!(numbers[0] < 1000 && numbers[0] - numbers[2] <= 1, "{numbers:?}");
+    }
 }

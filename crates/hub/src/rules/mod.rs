@@ -10,6 +10,8 @@
 //! - A statement has a deadline, a thousand rows and a tenth of one thread's time. A rule whose statement fails changes no
 //!   subject, and shows the reason.
 //! - Each event and each outcome of an action is in the history, or counted as lost.
+//! - An action that failed, or whose outcome is not known after a restart, is due again. The history keeps the states of all
+//!   subjects, even if it has removed their entries.
 //! - Actions of a rule are done one after another, in their order; four at most at one time. A server or a program that hangs
 //!   is given up at its timeout, and a program is ended with its whole process group.
 //! - Tokens, and paths of URLs, are in no message, table or history.

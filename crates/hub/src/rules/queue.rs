@@ -12,7 +12,7 @@ use skopos_steer::rule::Event;
 
 use super::history::{History, Outcome, RuleRecord};
 use super::payload::Payload;
-use super::state::{RuleCounts, RuleState};
+use super::state::{ActionOutcome, RuleCounts, RuleState};
 use super::webhook::Sent;
 use super::{command, webhook};
 use crate::config::{Action, Webhook};
@@ -93,7 +93,7 @@ impl Queue {
     }
 
     /// Ends the threads, and programs that run. A request that waits for a server ends by itself, with no effect here. Actions
-    /// that were not done have no outcome in the history, so they are due again after a restart.
+    /// that wait, or that were ended, have no outcome in the history, so they are due again after a restart.
     pub(super) fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.changed.notify_all();
@@ -150,8 +150,9 @@ impl Queue {
                 None => return,
             },
             Action::Command(command) => match command::run(command, &payload, &self.stop) {
-                Ok(()) => (Outcome::Done, 1),
-                Err(why) => (Outcome::Failed(why), 1),
+                Some(Ok(())) => (Outcome::Done, 1),
+                Some(Err(why)) => (Outcome::Failed(why), 1),
+                None => return,
             },
             // The evaluator publishes.
             Action::Publish(_) => return,
@@ -190,6 +191,9 @@ impl Queue {
             Outcome::Failed(_) => RuleCounts::add(&rule.counts.failed_actions, 1),
             Outcome::DryRun => {}
         }
+        let is_done = !matches!(outcome, Outcome::Failed(_));
+        // Copies of states, which come later in the history than the entry, must know the outcome: it is reported first.
+        rule.report(ActionOutcome { subject: event.subject.clone(), event: event.at, is_done });
         let record = RuleRecord::of_action(&rule.config.name, event, outcome, attempts);
         rule.lose(self.history.append(&[record]));
     }

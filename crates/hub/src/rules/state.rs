@@ -16,6 +16,18 @@ pub(crate) struct RuleState {
     pub(crate) config: RuleConfig,
     pub(crate) counts: RuleCounts,
     last: Mutex<LastEvaluation>,
+    /// Outcomes that the evaluator has not taken yet: of the actions that the queue had room for, and of those of one step for
+    /// which it had none.
+    outcomes: Mutex<Vec<ActionOutcome>>,
+}
+
+/// The outcome of an action.
+#[derive(Debug)]
+pub(super) struct ActionOutcome {
+    pub(super) subject: String,
+    /// Time of the event.
+    pub(super) event: Timestamp,
+    pub(super) is_done: bool,
 }
 
 /// Counts of a rule since the hub began.
@@ -70,7 +82,12 @@ impl RuleCounts {
 
 impl RuleState {
     pub(crate) fn new(config: RuleConfig) -> Self {
-        Self { config, counts: RuleCounts::default(), last: Mutex::default() }
+        Self {
+            config,
+            counts: RuleCounts::default(),
+            last: Mutex::default(),
+            outcomes: Mutex::default(),
+        }
     }
 
     /// Returns the metrics of [`RuleCounts::all`].
@@ -102,6 +119,16 @@ impl RuleState {
 
     pub(super) fn set_last(&self, last: LastEvaluation) {
         *unpoisoned(self.last.lock()) = last;
+    }
+
+    /// Hands the outcome of an action to the evaluator.
+    pub(super) fn report(&self, outcome: ActionOutcome) {
+        unpoisoned(self.outcomes.lock()).push(outcome);
+    }
+
+    /// Takes the outcomes since the last call.
+    pub(super) fn take_outcomes(&self) -> Vec<ActionOutcome> {
+        std::mem::take(&mut *unpoisoned(self.outcomes.lock()))
     }
 
     /// Notes that entries of the rule could not be recorded.

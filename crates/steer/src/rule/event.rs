@@ -17,7 +17,7 @@ pub struct Row {
 pub enum Kind {
     /// A subject begins to fire.
     Firing,
-    /// A subject still fires, and its action is due again or late.
+    /// A subject still fires, and its action is due again or late, or is tried again.
     StillFiring,
     /// A subject does not fire any more.
     Resolved,
@@ -90,7 +90,7 @@ impl Due {
 /// An event of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Time of the event.
+    /// UNIX time of the event.
     pub at: Timestamp,
     /// The kind.
     pub kind: Kind,

@@ -6,23 +6,47 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use skopos_model::Timestamp;
 
+use super::event::Kind;
+use super::moment::Moment;
+
+/// Longest pause before an action that failed is tried again. A receiver that comes back learns within this time of all that
+/// still fires.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+
 /// The state of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It is not in the answer.
     Quiet,
     /// It has been in every answer since this time.
-    Pending { since: Timestamp },
-    /// It fires, and was in an answer last at `seen`.
-    Firing { since: Timestamp, seen: Timestamp },
+    Pending { since: Moment },
+    /// It fires, and was in an answer last at the steady time `seen`.
+    Firing { since: Moment, seen: Timestamp },
 }
 
-/// A subject with its recent past.
+/// An action that was handed on and is not known to be done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Action {
+    /// Kind of its event.
+    pub(super) kind: Kind,
+    /// Time of its event.
+    pub(super) at: Moment,
+    /// Time since which its subject was in the answer.
+    pub(super) since: Moment,
+    /// Steady time at which it is due again, if it failed.
+    pub(super) again: Option<Timestamp>,
+}
+
+/// A subject with its recent past. Times without a name are on the steady clock.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) state: State,
-    /// Time of the last action that told that it fires or flaps, if its end is not told yet.
-    pub(super) told: Option<Timestamp>,
+    /// Time of the last action that told that it fires or flaps, or that may have, if its end is not told yet.
+    pub(super) told: Option<Moment>,
+    /// The last action, if it is not done and nothing happened since that replaces it.
+    pub(super) action: Option<Action>,
+    /// Number of actions that failed since one was done.
+    failures: u32,
     pub(super) flaps: bool,
     /// Times of its last changes between quiet and firing.
     changes: VecDeque<Timestamp>,
@@ -34,6 +58,8 @@ impl Subject {
         Self {
             state: State::Quiet,
             told: None,
+            action: None,
+            failures: 0,
             flaps: false,
             changes: VecDeque::new(),
             values: Map::new(),
@@ -45,7 +71,7 @@ impl Subject {
     }
 
     /// Returns the time at which it came into the answer; `now` if it is not there.
-    pub(super) fn since(&self, now: Timestamp) -> Timestamp {
+    pub(super) fn since(&self, now: Moment) -> Moment {
         match self.state {
             State::Quiet => now,
             State::Pending { since } | State::Firing { since, .. } => since,
@@ -70,5 +96,53 @@ impl Subject {
     /// Returns the time of the last change.
     pub(super) fn changed_at(&self) -> Option<Timestamp> {
         self.changes.back().copied()
+    }
+
+    /// Notes that the action of an event of this kind is handed on.
+    pub(super) fn act(&mut self, kind: Kind, now: Moment, since: Moment) {
+        self.told = (self.is_firing() || self.flaps).then_some(now);
+        self.action = Some(Action { kind, at: now, since, again: None });
+    }
+
+    /// Notes the outcome of the action whose event was at `event`. The pause before it is tried again begins with `first`, and
+    /// doubles with each failure.
+    pub(super) fn note_outcome(
+        &mut self,
+        now: Timestamp,
+        event: Timestamp,
+        is_done: bool,
+        first: Duration,
+    ) {
+        let is_last = |action: &Action| action.at.at == event && action.again.is_none();
+        if !self.action.as_ref().is_some_and(is_last) {
+            return;
+        }
+        if is_done {
+            (self.action, self.failures) = (None, 0);
+            return;
+        }
+        let pause = first.saturating_mul(2u32.saturating_pow(self.failures)).min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        self.try_again(now.saturating_add(pause));
+    }
+
+    /// Makes the last action due again at a time.
+    pub(super) fn try_again(&mut self, time: Timestamp) {
+        if let Some(action) = &mut self.action {
+            action.again = Some(time);
+            // The end is still to be told.
+            self.told = self.told.or(Some(action.at));
+        }
+    }
+
+    /// Returns the kind of the event with which an action that failed is tried again, once its pause is over, and the time since
+    /// which its subject was in the answer.
+    pub(super) fn failed(&self, now: Timestamp) -> Option<(Kind, Moment)> {
+        let is_due = |action: &Action| action.again.is_some_and(|again| now >= again);
+        let Action { kind, since, .. } = self.action.filter(is_due)?;
+        match kind {
+            Kind::Firing => Some((Kind::StillFiring, since)),
+            kind => Some((kind, since)),
+        }
     }
 }

@@ -23,12 +23,15 @@ pub struct Terms {
     pub most: u32,
     /// The period of `most`.
     pub per: Duration,
+    /// Pause before an action that failed is tried again. It doubles with each further failure of the subject, up to an hour.
+    pub pause: Duration,
     /// Longest time between two answers that count as one after the other. After a longer gap, pending subjects begin
     /// anew.
     pub gap: Duration,
 }
 
-/// At most 20 actions an hour, at once, and without repetition.
+/// At most 20 actions an hour, at once, and without repetition. An action that failed is tried again after a minute: a server
+/// that restarts is back.
 impl Default for Terms {
     fn default() -> Self {
         Self {
@@ -37,6 +40,7 @@ impl Default for Terms {
             repeat: None,
             most: 20,
             per: Duration::from_secs(3600),
+            pause: Duration::from_secs(60),
             gap: Duration::from_secs(60),
         }
     }
@@ -46,7 +50,7 @@ impl Terms {
     /// Checks the terms.
     ///
     /// # Errors
-    /// A duration is longer than [`MAX_DURATION`], the period or the repetition is zero, or `most` is not from 1 to
+    /// A duration is longer than [`MAX_DURATION`], the period, the repetition or the pause is zero, or `most` is not from 1 to
     /// [`MAX_MOST`].
     pub fn check(&self) -> Result<(), Error> {
         let range = |entry: &'static str, value: f64, range: &'static str| {
@@ -56,7 +60,8 @@ impl Terms {
         if let Some((entry, time)) = times.into_iter().find(|(_, time)| *time > MAX_DURATION) {
             return range(entry, time.as_secs_f64(), "at most 31 days");
         }
-        let periods = [("per", Some(self.per)), ("repeat", self.repeat)];
+        let periods =
+            [("per", Some(self.per)), ("repeat", self.repeat), ("pause", Some(self.pause))];
         for (entry, time) in periods.into_iter().filter_map(|(entry, time)| Some((entry, time?))) {
             if time.is_zero() || time > MAX_DURATION {
                 return range(entry, time.as_secs_f64(), "above 0 and at most 31 days");

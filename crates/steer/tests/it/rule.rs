@@ -6,11 +6,16 @@ use proptest::prelude::*;
 use serde_json::{Map, json};
 use skopos_model::Timestamp;
 use skopos_steer::rule::{
-    Due, Event, FLAP_CHANGES, FLAP_WINDOW, Kind, MAX_QUIET, MAX_SUBJECTS, Row, Terms, Tracker,
+    Due, Event, FLAP_CHANGES, FLAP_WINDOW, Kind, MAX_ABSENT, MAX_QUIET, MAX_SUBJECTS, Moment, Row,
+    Terms, Tracker,
 };
 
-fn at(seconds: u64) -> Timestamp {
+fn time(seconds: u64) -> Timestamp {
     Timestamp::from_nanos(1_000_000_000_000).saturating_add(Duration::from_secs(seconds))
+}
+
+fn at(seconds: u64) -> Moment {
+    Moment::on_one_clock(time(seconds))
 }
 
 fn seconds(n: u64) -> Duration {
@@ -186,7 +191,36 @@ fn rows_with_equal_names_are_one_subject() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_changes_nothing() {
+fn a_clock_that_is_set_back_delays_no_rule() {
+    let terms = Terms { hold: seconds(30), keep: seconds(10), ..Terms::default() };
+    let mut tracker = tracker(terms);
+    let mut lines = Vec::new();
+    // The clock is an hour ahead at first.
+    for (clock, steady, names) in
+        [(3600, 0, "a"), (20, 20, "a"), (30, 30, "a"), (40, 40, ""), (41, 41, "")]
+    {
+        let now = Moment { at: time(clock), steady: time(steady) };
+        for event in tracker.step(now, Ok(rows(names))) {
+            assert_eq!(event.at, time(clock));
+            lines.push((clock, event.kind));
+        }
+    }
+    assert_eq!(lines, [(30, Kind::Firing), (40, Kind::Resolved)]);
+}
+
+#[test]
+fn times_of_the_past_that_are_ahead_of_the_clock_hold_the_limit_for_its_period_at_most() {
+    let terms = Terms { most: 1, per: seconds(100), ..Terms::default() };
+    let mut before = tracker(terms);
+    let ahead = before.step(at(3600), Ok(rows("a")));
+    let mut after = tracker(terms);
+    restore(&mut after, at(0), ahead.into_iter().map(|event| (event, Some(true))));
+    let answers = [(0, "a b"), (99, "a b"), (100, "a b")];
+    assert_eq!(run(&mut after, &answers), ["0 firing b limit", "100 still_firing b due"]);
+}
+
+#[test]
+fn a_steady_clock_that_goes_back_changes_nothing() {
     let terms = Terms { hold: seconds(30), ..Terms::default() };
     let lines = run(&mut tracker(terms), &[(100, "a"), (0, "a"), (120, "a"), (130, "a"), (5, "")]);
     assert_eq!(lines, ["130 firing a due", "5 resolved a due"]);
@@ -199,18 +233,140 @@ fn a_subject_that_fired_before_a_restart_fires_after_it_without_a_second_action(
     for (time, names) in [(0, "a b c"), (1, "a b")] {
         past.extend(before.step(at(time), Ok(rows(names))));
     }
-    let restored = |was_told: fn(&Event) -> bool| {
+    let restored = |is_done: fn(&Event) -> Option<bool>| {
         let mut after = tracker(Terms { keep: seconds(5), ..Terms::default() });
-        past.iter().for_each(|event| after.restore(event, was_told(event)));
+        let past = past.iter().map(|event| (event.clone(), is_done(event)));
+        restore(&mut after, at(1000), past);
         after
     };
-    let mut after = restored(|_| true);
+    let mut after = restored(|_| Some(true));
     assert_eq!((after.firing(), after.pending()), (2, 0));
     let answers = [(1000, "a b"), (1001, "b"), (1006, "b")];
     assert_eq!(run(&mut after, &answers), ["1006 resolved a due"]);
     // The process ended before the action of `b` was done.
-    let mut after = restored(|event| event.subject != "b");
+    let mut after = restored(|event| (event.subject != "b").then_some(true));
     assert_eq!(run(&mut after, &[(1000, "a b")]), ["1000 still_firing b due"]);
+}
+
+/// Restores events, each with the outcome of its action if it is known.
+fn restore(
+    tracker: &mut Tracker,
+    now: Moment,
+    past: impl IntoIterator<Item = (Event, Option<bool>)>,
+) {
+    for (event, is_done) in past {
+        tracker.restore(now, &event);
+        if let Some(is_done) = is_done {
+            tracker.note_outcome(now.earlier(event.at), &event.subject, event.at, is_done);
+        }
+    }
+}
+
+#[test]
+fn an_action_that_failed_is_tried_again_after_ever_longer_pauses_within_the_limit() {
+    let terms = Terms { most: 4, per: seconds(10_000), pause: seconds(10), ..Terms::default() };
+    let mut tracker = tracker(terms);
+    let mut tried = Vec::new();
+    for second in 0..10_200 {
+        for event in tracker.step(at(second), Ok(rows("a"))) {
+            assert_eq!((event.due, event.since), (Due::Now, time(0)));
+            tried.push((second, event.kind.name()));
+            tracker.note_outcome(at(second + 1), "a", event.at, second > 10_000);
+        }
+    }
+    let first = [(0, "firing"), (11, "still_firing"), (32, "still_firing"), (73, "still_firing")];
+    assert_eq!(tried[..4], first);
+    assert_eq!(tried[4..], [(10_000, "still_firing"), (10_161, "still_firing")]);
+}
+
+#[test]
+fn pauses_after_failures_are_an_hour_at_most() {
+    let mut tracker = tracker(Terms { most: 1000, ..Terms::default() });
+    let mut tried = Vec::new();
+    for minute in 0..60 * 50 {
+        for event in tracker.step(at(60 * minute), Ok(rows("a"))) {
+            tried.push(minute);
+            tracker.note_outcome(at(60 * minute), "a", event.at, false);
+        }
+    }
+    assert_eq!(tried[..8], [0, 1, 3, 7, 15, 31, 63, 123]);
+    assert!(tried[7..].windows(2).all(|two| two[1] - two[0] == 60), "{tried:?}");
+}
+
+#[test]
+fn an_end_whose_action_failed_or_did_not_come_before_a_restart_is_told_later() {
+    let terms = Terms { pause: seconds(10), ..Terms::default() };
+    let mut before = tracker(terms);
+    let mut past: Vec<(Event, Option<bool>)> = Vec::new();
+    for (second, names) in [(0, "a b"), (5, "")] {
+        for event in before.step(at(second), Ok(rows(names))) {
+            let is_done = match event.kind {
+                Kind::Resolved => (event.subject == "a").then_some(false),
+                _ => Some(true),
+            };
+            if let Some(is_done) = is_done {
+                before.note_outcome(at(second), &event.subject, event.at, is_done);
+            }
+            past.push((event, is_done));
+        }
+    }
+    let kept = before.kept(at(6));
+    for past in [past, kept] {
+        let mut after = tracker(terms);
+        restore(&mut after, at(8), past);
+        // The pause of `a` is over at 15.
+        let events = run(&mut after, &[(8, ""), (14, ""), (15, ""), (16, "")]);
+        assert_eq!(events, ["8 resolved b due", "15 resolved a due"]);
+    }
+    assert_eq!(run(&mut before, &[(14, ""), (15, "")]), ["15 resolved a due"]);
+}
+
+#[test]
+fn an_end_that_cannot_be_told_for_a_day_is_given_up_and_counted() {
+    let mut tracker = tracker(Terms::default());
+    let mut last = 0;
+    for minute in 0..60 * 30 {
+        let names = if minute == 0 { "a" } else { "" };
+        for event in tracker.step(at(60 * minute), Ok(rows(names))) {
+            last = minute;
+            tracker.note_outcome(at(60 * minute), "a", event.at, false);
+        }
+    }
+    assert!((23 * 60..=24 * 60 + 1).contains(&last), "{last}");
+    assert_eq!(tracker.forgotten(), 1);
+}
+
+#[test]
+fn a_failure_that_comes_after_the_next_change_changes_nothing() {
+    let mut tracker = tracker(Terms { pause: seconds(1), ..Terms::default() });
+    assert_eq!(run(&mut tracker, &[(0, "a"), (5, "")]), ["0 firing a due", "5 resolved a due"]);
+    tracker.note_outcome(at(6), "a", time(0), false);
+    tracker.note_outcome(at(7), "a", time(5), true);
+    assert_eq!(run(&mut tracker, &[(20, ""), (30, "")]), [""; 0]);
+}
+
+#[test]
+fn kept_events_restore_subjects_that_fire_flap_or_were_told() {
+    let terms = Terms { most: 2, per: seconds(5000), ..Terms::default() };
+    let mut before = tracker(terms);
+    // `a` and `c` were told, `b` is held back, `f` flaps, `q` has ended.
+    for (second, names) in [(0, "a c f q"), (1, "a c"), (2, "a c f"), (3, "a b c"), (4, "a b c")] {
+        for event in before.step(at(second), Ok(rows(names))) {
+            before.note_outcome(at(second), &event.subject, event.at, true);
+        }
+    }
+    let kept = before.kept(at(10));
+    let names: Vec<&str> = kept.iter().map(|(event, _)| event.subject.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c", "f"]);
+    let mut after = tracker(terms);
+    // They may come a second time, after the events that they stand for.
+    restore(&mut after, at(20), kept.iter().chain(&kept).cloned());
+    assert_eq!(after.firing(), 3);
+    for mut tracker in [before, after] {
+        let answers = [(20, "a b c"), (30, "b c"), (700, "b c"), (5000, "b c"), (5001, "b c")];
+        let expected = ["30 resolved a due", "700 steady f silent", "5000 still_firing b due"];
+        assert_eq!(run(&mut tracker, &answers), expected);
+    }
 }
 
 #[test]
@@ -221,6 +377,7 @@ fn terms_outside_of_their_ranges_are_refused() {
         (Terms { keep: Duration::MAX, ..usual }, "keep"),
         (Terms { repeat: Some(Duration::ZERO), ..usual }, "repeat"),
         (Terms { per: Duration::ZERO, ..usual }, "per"),
+        (Terms { pause: Duration::ZERO, ..usual }, "pause"),
         (Terms { most: 0, ..usual }, "at_most"),
         (Terms { most: 1001, ..usual }, "at_most"),
     ] {
@@ -228,6 +385,37 @@ fn terms_outside_of_their_ranges_are_refused() {
         assert!(error.to_string().contains(&format!("`{entry}`")), "{error}");
         assert!(error.hint().is_some());
     }
+}
+
+#[test]
+fn absent_subjects_that_are_too_many_are_resolved_before_their_time_and_counted() {
+    let mut tracker = tracker(Terms { keep: seconds(3600), ..Terms::default() });
+    let mut resolved = Vec::new();
+    for step in 0..8 {
+        let fresh = (0..MAX_SUBJECTS).map(|n| format!("{step}-{n}"));
+        let fresh = fresh.map(|subject| Row { subject, values: Map::new() }).collect();
+        let events = tracker.step(at(step), Ok(fresh));
+        resolved.extend(events.into_iter().filter(|event| event.kind == Kind::Resolved));
+        assert!(tracker.firing() <= MAX_SUBJECTS + MAX_ABSENT, "{}", tracker.firing());
+    }
+    assert_eq!(resolved.len(), 6 * MAX_SUBJECTS);
+    assert!(resolved[..MAX_SUBJECTS].iter().all(|event| event.subject.starts_with("0-")));
+    let quiet = resolved.len() - MAX_QUIET;
+    assert_eq!(tracker.forgotten(), (resolved.len() + quiet) as u64);
+}
+
+#[test]
+fn subjects_that_fire_are_restored_after_many_that_ended() {
+    let mut before = tracker(Terms::default());
+    let mut past = Vec::new();
+    for step in 0..10 {
+        let names = (0..MAX_SUBJECTS).map(|n| format!("{step}-{n}"));
+        let names: Vec<String> = names.collect();
+        past.extend(before.step(at(step), Ok(rows(&names.join(" ")))));
+    }
+    let mut after = tracker(Terms::default());
+    restore(&mut after, at(10), past.into_iter().map(|event| (event, Some(true))));
+    assert_eq!(after.firing(), MAX_SUBJECTS);
 }
 
 #[test]
