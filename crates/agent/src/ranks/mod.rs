@@ -1,11 +1,12 @@
 //! Ranks of candidates: the agent reads the facts of each `[[rank]]`, ranks, and publishes the ranks as facts.
 //!
 //! Read in this order: `source` finds and reads the values of a metric, `profile` ranks and publishes with the facts of
-//! `rank` and `rank_profile`, `recording` keeps outcomes, and `view` shows a ranking to clients of the control socket.
+//! `rank` and `rank_profile`, `recording` keeps outcomes (in a `record_file`, which a `background` thread writes), and
+//! `view` shows a ranking to clients of the control socket.
 //!
 //! # Invariants
-//! - Vertices are found when a segment changes; a ranking makes no system call, except to record outcomes and to look for
-//!   new segments.
+//! - Vertices are found when a segment changes; a ranking makes no system call, except to look for new segments.
+//! - The agent's thread writes no file. Outcomes that wait for theirs are bounded, and those left out are counted.
 //! - All ranks of a profile are published in one tick.
 
 mod counts;
@@ -13,6 +14,8 @@ mod refusal;
 mod source;
 mod rank;
 mod rank_profile;
+mod background;
+mod record_file;
 mod recording;
 mod profile;
 mod view;

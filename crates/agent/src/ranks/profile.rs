@@ -66,6 +66,8 @@ impl RankedProfile {
         let ranker = Ranker::new(profile.clone(), SEED).map_err(|e| wrong(&e))?;
         let group = publisher.group(&format!("rank:{}", profile.name)).map_err(|e| wrong(&e))?;
         let record = |path| Recording::new(path, config.record_max_bytes(), profile);
+        let recording = config.record.as_deref().map(record).transpose();
+        let recording = recording.map_err(|e| wrong(&e))?;
         let cells = config.candidates.len() * profile.metrics.len();
         Ok(Self {
             names: config.candidates.iter().map(|c| c.name.clone()).collect(),
@@ -73,7 +75,7 @@ impl RankedProfile {
             cells: std::iter::repeat_with(Cell::default).take(cells).collect(),
             inputs: Inputs::new(config.candidates.len(), profile.metrics.len()),
             ranking: None,
-            recording: config.record.as_deref().map(record),
+            recording,
             counts: ProfileCounts::default(),
             spent: Duration::ZERO,
             due: Duration::ZERO,
@@ -107,11 +109,16 @@ impl RankedProfile {
 
     /// Returns its counts.
     pub(super) fn counts(&self) -> ProfileCounts {
-        self.counts
+        let recording = self.recording.as_ref();
+        ProfileCounts {
+            recorded: recording.map_or(0, Recording::recorded),
+            left_out: recording.map_or(0, Recording::left_out),
+            ..self.counts
+        }
     }
 
     /// Returns the reason why outcomes cannot be recorded.
-    pub(super) fn record_error(&self) -> Option<&str> {
+    pub(super) fn record_error(&self) -> Option<String> {
         self.recording.as_ref().and_then(Recording::error)
     }
 
@@ -203,7 +210,7 @@ impl RankedProfile {
             valid_seconds: self.valid().as_secs_f64(),
             rank_seconds: self.spent.as_secs_f64(),
             relaxed_metrics: self.relaxed().filter(|is_relaxed| *is_relaxed).count(),
-            counts: self.counts,
+            counts: self.counts(),
         };
         let reasons = reasons(ranking, &self.names);
         self.yielded.clear();
@@ -249,10 +256,7 @@ impl RankedProfile {
         }
         self.counts.outcomes += 1;
         if let (Some(recording), Some(ranking)) = (&mut self.recording, &self.ranking) {
-            match recording.write(ranking, &self.names, &outcome, *probability) {
-                true => self.counts.recorded += 1,
-                false => self.counts.left_out += 1,
-            }
+            recording.write(ranking, &self.names, &outcome, *probability);
         }
         Ok(())
     }
