@@ -53,7 +53,7 @@ impl Background {
             }
             drop(alive);
         };
-        let builder = thread::Builder::new().name("skopos-record".into()).stack_size(STACK_BYTES);
+        let builder = thread::Builder::new().name("skopos-ranks".into()).stack_size(STACK_BYTES);
         builder.spawn(run)?;
         Ok(Self { texts: Some(texts), shared, ended })
     }
