@@ -104,7 +104,8 @@ impl Agent {
         let now = monotonic();
         let node: Arc<str> = node.into();
         let insights = Insights::new(&node, &settings.config, &publisher)?;
-        let ranks = Ranks::new(&node, &dir, &settings.config.rank, &publisher)
+        let state = skopos_term::state::ranks_of_node(&node);
+        let ranks = Ranks::new(&node, &dir, &settings.config.rank, state.as_deref(), &publisher)
             .map_err(|e| e.in_file(settings.config.path.as_deref()))?;
         let mut agent = Self {
             node,
@@ -133,6 +134,7 @@ impl Agent {
             deadline: settings.run_for.map(|d| now.saturating_add(d)),
             events: Vec::new(),
         };
+        agent.events.extend(agent.ranks.events());
         agent.open_sensors(&settings)?;
         // Before the facts of sensors: in a full segment, the facts that report it have their room.
         agent.publish_self(skopos_shm::now());

@@ -31,6 +31,13 @@ pub enum Event {
         /// The reason.
         reason: String,
     },
+    /// The learned weights of a ranking cannot be read, so they start anew. Reported once, at the start.
+    WeightsLost {
+        /// The name of its profile.
+        profile: String,
+        /// The reason.
+        reason: String,
+    },
     /// The system clock was set back.
     ClockSteppedBack {
         /// The length of the step.

@@ -164,6 +164,9 @@ pub fn warning(event: &Event) -> Option<String> {
         Event::TelemetryLost { part, reason } => {
             format!("{part}: this part of telemetry is not there: {reason}")
         }
+        Event::WeightsLost { profile, reason } => {
+            format!("the rank `{profile}` learns its weights anew; they cannot be read: {reason}")
+        }
         Event::ClockSteppedBack { by } => format!(
             "the clock stepped back by {by:?}; until it catches up, samples get the time of the previous one"
         ),

@@ -81,6 +81,9 @@ pub enum Error {
         /// The range that is allowed, as a text.
         range: &'static str,
     },
+    /// Learned weights that were kept are not valid.
+    #[error("the learned weights are not valid: {0}")]
+    Experience(&'static str),
     /// A line of a recording is not valid.
     #[error("line {line} of the recording: {fault}")]
     Recording {
@@ -197,7 +200,11 @@ impl Error {
             }
             Self::TierInUse { .. } => "end that process, or use another folder",
             Self::Unreadable(_) => "read it again, and give the tiers more capacity",
-            Self::Inputs { .. } | Self::Recording { .. } | Self::Tiers(_) | Self::Thread(_) => {
+            Self::Inputs { .. }
+            | Self::Experience(_)
+            | Self::Recording { .. }
+            | Self::Tiers(_)
+            | Self::Thread(_) => {
                 return None;
             }
         })

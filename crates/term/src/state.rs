@@ -23,6 +23,9 @@ const RULES: &str = "rules";
 /// The name of the folder of records that wait for a hub, in a folder of state.
 const SPOOL: &str = "spool";
 
+/// The beginning of the name of a folder of learned weights, in a folder of state.
+const RANKS: &str = "ranks";
+
 /// The name of the folder of traces that the agent collects, in a folder of state.
 const TRACES: &str = "traces";
 
@@ -79,6 +82,12 @@ pub fn spool() -> Option<PathBuf> {
 /// folder of state.
 pub fn spool_of_node(node: &str) -> Option<PathBuf> {
     folder().map(|folder| folder.join(format!("{SPOOL}-{node}")))
+}
+
+/// Returns the path of the folder with the learned weights of a node's ranks. Agents of several nodes may share the folder of
+/// state.
+pub fn ranks_of_node(node: &str) -> Option<PathBuf> {
+    folder().map(|folder| folder.join(format!("{RANKS}-{node}")))
 }
 
 /// Returns the path of the folder of traces: the agent writes the records of services into it.

@@ -13,4 +13,6 @@ pub(super) struct ProfileCounts {
     pub recorded: u64,
     /// Outcomes that were not.
     pub left_out: u64,
+    /// Reads and writes of the file of learned weights that failed.
+    pub weights_not_kept: u64,
 }

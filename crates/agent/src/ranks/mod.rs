@@ -1,11 +1,12 @@
 //! Ranks of candidates: the agent reads the facts of each `[[rank]]`, ranks, and publishes the ranks as facts.
 //!
 //! Read in this order: `source` finds and reads the values of a metric, `profile` ranks and publishes with the facts of
-//! `rank` and `rank_profile`, `recording` keeps outcomes, and `view` shows a ranking to clients of the control socket.
+//! `rank` and `rank_profile`, `recording` keeps outcomes (in a `record_file`, which a `background` thread writes),
+//! `learned_file` keeps learned weights, and `view` shows a ranking to clients of the control socket.
 //!
 //! # Invariants
-//! - Vertices are found when a segment changes; a ranking makes no system call, except to record outcomes and to look for
-//!   new segments.
+//! - Vertices are found when a segment changes; a ranking makes no system call, except to look for new segments.
+//! - The agent's thread writes no file. Texts that wait for theirs are bounded, and those left out are counted.
 //! - All ranks of a profile are published in one tick.
 
 mod counts;
@@ -13,7 +14,10 @@ mod refusal;
 mod source;
 mod rank;
 mod rank_profile;
+mod background;
+mod record_file;
 mod recording;
+mod learned_file;
 mod profile;
 mod view;
 #[cfg(test)]
@@ -31,6 +35,7 @@ use crate::beat::nearest_beat;
 use crate::clock::Clock;
 use crate::config::{RankConfig, check_ranks};
 use crate::control::{Answer, MAX_OUTCOMES, OutcomeReport};
+use crate::event::Event;
 use crate::sink::Counts;
 
 use profile::RankedProfile;
@@ -53,8 +58,8 @@ pub(crate) struct Ranks {
 }
 
 impl Ranks {
-    /// Makes the rankings of the configuration. A directory that cannot be trusted counts as empty; other verbs
-    /// report it.
+    /// Makes the rankings of the configuration, with facts of the runtime directory `dir` and learned weights in the folder
+    /// `state`. A directory that cannot be trusted counts as empty; other verbs report it.
     ///
     /// # Errors
     /// A ranking is not valid, or the segment has no room for its group.
@@ -62,10 +67,11 @@ impl Ranks {
         node: &Arc<str>,
         dir: &Path,
         config: &[RankConfig],
+        state: Option<&Path>,
         publisher: &Publisher,
     ) -> Result<Self, Failure> {
         check_ranks(config)?;
-        let profiles = config.iter().map(|rank| RankedProfile::new(rank, publisher));
+        let profiles = config.iter().map(|rank| RankedProfile::new(rank, state, publisher));
         let host = match config.is_empty() {
             true => None,
             false => Host::open_dirs(vec![dir.into()]).ok(),
@@ -76,6 +82,15 @@ impl Ranks {
             versions: SegmentVersions::default(),
             search_at: Duration::ZERO,
             profiles: profiles.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Returns the events of the start.
+    pub(crate) fn events(&self) -> impl Iterator<Item = Event> + '_ {
+        self.profiles.iter().filter_map(|profile| {
+            let (profile, reason) =
+                (profile.name().to_owned(), profile.unread_weights()?.to_owned());
+            Some(Event::WeightsLost { profile, reason })
         })
     }
 
@@ -93,6 +108,7 @@ impl Ranks {
         self.search(now);
         for profile in self.profiles.iter_mut().filter(|profile| profile.due() <= now) {
             profile.rank(&self.node, clock.wall, counts);
+            profile.save_when_due(now);
             let every = profile.config().every();
             profile.set_due(nearest_beat(now + every, every));
         }

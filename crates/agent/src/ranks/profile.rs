@@ -1,5 +1,6 @@
 //! One `[[rank]]`: the inputs of its ranking, the ranking, and its facts.
 
+use std::path::Path;
 use std::time::Duration;
 
 use skopos_model::Timestamp;
@@ -8,6 +9,7 @@ use skopos_steer::rank::{Basis, Collection, Inputs, Outcome, Profile, Ranker, Ra
 use skopos_term::Failure;
 
 use super::counts::ProfileCounts;
+use super::learned_file::LearnedFile;
 use super::rank::RankFacts;
 use super::rank_profile::{ProfileFacts, ProfileState, reasons};
 use super::recording::Recording;
@@ -42,6 +44,7 @@ pub(super) struct RankedProfile {
     inputs: Inputs,
     ranking: Option<Ranking>,
     recording: Option<Recording>,
+    learned: Option<LearnedFile>,
     counts: ProfileCounts,
     /// Processor time of the last ranking.
     spent: Duration,
@@ -54,18 +57,27 @@ pub(super) struct RankedProfile {
 }
 
 impl RankedProfile {
-    /// Makes the ranker of a configuration that was checked.
+    /// Makes the ranker of a configuration that was checked. It goes on with the learned weights in the folder `state`.
     ///
     /// # Errors
-    /// The profile is not valid; the segment has no room for another group.
-    pub(super) fn new(config: &RankConfig, publisher: &Publisher) -> Result<Self, Failure> {
+    /// The profile is not valid; the segment has no room for another group; the system has no more threads.
+    pub(super) fn new(
+        config: &RankConfig,
+        state: Option<&Path>,
+        publisher: &Publisher,
+    ) -> Result<Self, Failure> {
         let profile = &config.profile;
         let wrong = |e: &dyn std::error::Error| {
             Failure::new(format!("[[rank]] `{}`", profile.name)).because(e)
         };
-        let ranker = Ranker::new(profile.clone(), SEED).map_err(|e| wrong(&e))?;
+        let mut ranker = Ranker::new(profile.clone(), SEED).map_err(|e| wrong(&e))?;
         let group = publisher.group(&format!("rank:{}", profile.name)).map_err(|e| wrong(&e))?;
         let record = |path| Recording::new(path, config.record_max_bytes(), profile);
+        let recording = config.record.as_deref().map(record).transpose();
+        let recording = recording.map_err(|e| wrong(&e))?;
+        let path = state.map(|folder| folder.join(format!("{}.json", profile.name)));
+        let learned = path.map(|path| LearnedFile::open(&path, &mut ranker)).transpose();
+        let learned = learned.map_err(|e| wrong(&e))?.flatten();
         let cells = config.candidates.len() * profile.metrics.len();
         Ok(Self {
             names: config.candidates.iter().map(|c| c.name.clone()).collect(),
@@ -73,7 +85,8 @@ impl RankedProfile {
             cells: std::iter::repeat_with(Cell::default).take(cells).collect(),
             inputs: Inputs::new(config.candidates.len(), profile.metrics.len()),
             ranking: None,
-            recording: config.record.as_deref().map(record),
+            recording,
+            learned,
             counts: ProfileCounts::default(),
             spent: Duration::ZERO,
             due: Duration::ZERO,
@@ -107,12 +120,30 @@ impl RankedProfile {
 
     /// Returns its counts.
     pub(super) fn counts(&self) -> ProfileCounts {
-        self.counts
+        let recording = self.recording.as_ref();
+        ProfileCounts {
+            recorded: recording.map_or(0, Recording::recorded),
+            left_out: recording.map_or(0, Recording::left_out),
+            weights_not_kept: self.learned.as_ref().map_or(0, LearnedFile::failures),
+            ..self.counts
+        }
     }
 
     /// Returns the reason why outcomes cannot be recorded.
-    pub(super) fn record_error(&self) -> Option<&str> {
+    pub(super) fn record_error(&self) -> Option<String> {
         self.recording.as_ref().and_then(Recording::error)
+    }
+
+    /// Returns the reason why the learned weights could not be read.
+    pub(super) fn unread_weights(&self) -> Option<&str> {
+        self.learned.as_ref()?.unread()
+    }
+
+    /// Keeps the learned weights if it is time, `now` on the monotonic clock.
+    pub(super) fn save_when_due(&mut self, now: Duration) {
+        if let Some(learned) = &mut self.learned {
+            learned.save_when_due(&self.ranker, now);
+        }
     }
 
     /// Returns the time after a ranking for which it is valid.
@@ -203,7 +234,7 @@ impl RankedProfile {
             valid_seconds: self.valid().as_secs_f64(),
             rank_seconds: self.spent.as_secs_f64(),
             relaxed_metrics: self.relaxed().filter(|is_relaxed| *is_relaxed).count(),
-            counts: self.counts,
+            counts: self.counts(),
         };
         let reasons = reasons(ranking, &self.names);
         self.yielded.clear();
@@ -249,10 +280,7 @@ impl RankedProfile {
         }
         self.counts.outcomes += 1;
         if let (Some(recording), Some(ranking)) = (&mut self.recording, &self.ranking) {
-            match recording.write(ranking, &self.names, &outcome, *probability) {
-                true => self.counts.recorded += 1,
-                false => self.counts.left_out += 1,
-            }
+            recording.write(ranking, &self.names, &outcome, *probability);
         }
         Ok(())
     }
@@ -260,6 +288,14 @@ impl RankedProfile {
     /// Returns the profile that was configured.
     pub(super) fn profile(&self) -> &Profile {
         &self.config.profile
+    }
+}
+
+impl Drop for RankedProfile {
+    fn drop(&mut self) {
+        if let Some(learned) = &mut self.learned {
+            learned.save(&self.ranker);
+        }
     }
 }
 

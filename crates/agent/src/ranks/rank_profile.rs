@@ -8,7 +8,7 @@ use skopos_steer::rank::{Contribution, Ranking};
 use super::counts::ProfileCounts;
 use crate::sink::SegmentSink;
 
-static METRICS: [&Metric; 10] = [
+static METRICS: [&Metric; 11] = [
     &schema::rank_profile::CANDIDATES,
     &schema::rank_profile::NATIVE,
     &schema::rank_profile::VALID_SECONDS,
@@ -19,6 +19,7 @@ static METRICS: [&Metric; 10] = [
     &schema::rank_profile::OUTCOMES_REFUSED_TOTAL,
     &schema::rank_profile::RECORDED_TOTAL,
     &schema::rank_profile::RECORD_LEFT_OUT_TOTAL,
+    &schema::rank_profile::WEIGHTS_NOT_KEPT_TOTAL,
 ];
 
 /// The facts of a profile.
@@ -65,6 +66,7 @@ impl ProfileFacts {
             Scalar::U64(counts.outcomes_refused),
             Scalar::U64(counts.recorded),
             Scalar::U64(counts.left_out),
+            Scalar::U64(counts.weights_not_kept),
         ];
         for (id, value) in self.numbers.into_iter().zip(values) {
             sink.set(id, value);

@@ -1,16 +1,19 @@
 //! Rankings over facts of this node and of others, whose mirror and programs the tests play.
 
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skopos_model::{Kind, Origin, Sample, Timestamp, Topic, Value, ValueType};
 use skopos_shm::{Host, Publisher, VertexSpec, VertexWriter, now};
 use skopos_steer::rank::replay::replay;
 
 use super::Ranks;
+use super::learned_file::SAVE_EVERY;
 use crate::clock::{Clock, monotonic};
 use crate::config::RankConfig;
 use crate::control::{Answer, OutcomeReport, RankPage, RankedCandidate};
+use crate::event::Event;
 use crate::sink::Counts;
 
 /// Two metrics: the agent's own round-trip times, and queues that candidates report and peers measure.
@@ -36,6 +39,9 @@ const CONFIG: &str = r#"
 const CANDIDATES: [&str; 3] = ["n02", "n03", "10.0.0.4:9042"];
 const NODES: [&str; 3] = ["n02", "n03", "n04"];
 
+/// Time that only ends a hang.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// An agent's directory with its segment and the mirror of other nodes.
 struct World {
     ranks: Ranks,
@@ -46,18 +52,25 @@ struct World {
     at: Clock,
     counts: Counts,
     dir: tempfile::TempDir,
+    /// The folder of learned weights.
+    state: Rc<tempfile::TempDir>,
 }
 
 impl World {
     fn new(config: &str) -> Self {
+        Self::in_state(config, Rc::new(tempfile::tempdir().expect("a directory")))
+    }
+
+    fn in_state(config: &str, state: Rc<tempfile::TempDir>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let config: RankConfig = toml::from_str(config).expect(config);
         let of = |name: &str| Publisher::builder(name).dir(dir.path()).node("n01").create();
         let (agent, mirror) = (of("agent").expect("a segment"), of("mirror").expect("a segment"));
-        let ranks = Ranks::new(&Arc::from("n01"), dir.path(), &[config], &agent);
+        let ranks =
+            Ranks::new(&Arc::from("n01"), dir.path(), &[config], Some(state.path()), &agent);
         let ranks = ranks.expect("a valid configuration");
         let (at, counts) = (Clock::now(), Counts::default());
-        Self { ranks, agent, mirror, facts: Vec::new(), at, counts, dir }
+        Self { ranks, agent, mirror, facts: Vec::new(), at, counts, dir, state }
     }
 
     /// A world in which each candidate has these round-trip times and queues.
@@ -120,10 +133,46 @@ impl World {
         }
     }
 
+    /// Waits for the thread that records.
+    fn page_when(&self, is_done: impl Fn(&RankPage) -> bool) -> RankPage {
+        wait_until(|| Some(self.page(&[])).filter(&is_done))
+    }
+
+    /// The weights of the metrics.
+    fn weights(&self) -> Vec<f64> {
+        self.page(&[]).metrics.iter().map(|metric| metric.weight).collect()
+    }
+
+    /// Ranks, and reports a hundred requests whose cost follows the round-trip time.
+    fn learn(&mut self) {
+        self.set_all([(0.008, 1.0), GOOD, GOOD]);
+        self.rank_after(1.0);
+        let failed = OutcomeReport {
+            candidate: "n02".to_owned(),
+            seconds: 0.5,
+            failed: true,
+            probability: None,
+        };
+        let outcomes = vec![failed; 100];
+        self.ranks.learn(None, &outcomes).expect("taken");
+    }
+
     /// Reads a published fact as a client does.
     fn published(&self, topic: &str) -> Option<f64> {
         let host = Host::open_dirs(vec![self.dir.path().to_owned()]).expect("the directory");
         host.lookup(topic).ok()?.latest().ok()?.as_f64()
+    }
+}
+
+/// Waits for another thread.
+fn wait_until<T>(done: impl Fn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(done) = done() {
+            return done;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it does not happen");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -165,7 +214,7 @@ fn candidates_are_ranked_published_and_explained() {
     assert_eq!(world.published("rank_profile/reads/valid_seconds"), Some(5.0));
     let last = &page.candidates[2];
     assert!(last.reasons[0].starts_with("rtt +"), "{:?}", last.reasons);
-    assert!(world.counts.stored > 0 && world.counts.registered == 3 * 7 + 11);
+    assert!(world.counts.stored > 0 && world.counts.registered == 3 * 7 + 12);
 }
 
 #[test]
@@ -378,8 +427,8 @@ fn outcomes_are_recorded_within_bounds_and_replayed() {
             world.ranks.learn(None, &outcomes).expect("taken");
         }
     }
-    let page = world.page(&[]);
-    assert_eq!((page.outcomes_total, page.recorded_total), (320, 256));
+    let page = world.page_when(|page| page.recorded_total == 256);
+    assert_eq!(page.outcomes_total, 320);
     assert_eq!((page.record_left_out_total, page.record_error), (64, None));
     let recorded = std::fs::read_to_string(&path).expect("a recording");
     let before =
@@ -395,9 +444,8 @@ fn outcomes_are_recorded_within_bounds_and_replayed() {
     for _ in 0..50 {
         world.ranks.learn(None, &[report("n02", true)]).expect("taken");
     }
-    let page = world.page(&[]);
+    let page = world.page_when(|page| page.record_left_out_total > 64);
     assert!(page.record_error.is_some_and(|e| e.contains("reads.jsonl")));
-    assert!(page.record_left_out_total > 64);
 }
 
 #[test]
@@ -439,9 +487,83 @@ fn a_metric_that_changes_no_weight_is_read_without_asking_for_its_sensor() {
 fn an_agent_that_ranks_nothing_does_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let publisher = Publisher::builder("agent").dir(dir.path()).node("n01").create().expect("one");
-    let mut ranks = Ranks::new(&Arc::from("n01"), dir.path(), &[], &publisher).expect("it");
+    let mut ranks = Ranks::new(&Arc::from("n01"), dir.path(), &[], None, &publisher).expect("it");
     assert_eq!(ranks.due(), None);
     let clock = Clock { wall: now(), monotonic: monotonic() };
     ranks.run(clock, &mut Counts::default());
     assert!(ranks.page(None, &[], 0).is_err());
+}
+
+fn assert_near(found: &[f64], expected: &[f64]) {
+    let is_near = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9);
+    assert!(found.len() == expected.len() && is_near, "{found:?}, {expected:?}");
+}
+
+#[test]
+fn learned_weights_survive_the_agent() {
+    let config = CONFIG.replacen("\"given\"", "\"learned\"", 1);
+    let mut world = World::new(&config);
+    world.learn();
+    let early = world.weights();
+    assert!((early[0] - 0.5).abs() > 0.01, "{early:?}");
+    let (state, file) = (Rc::clone(&world.state), world.state.path().join("reads.json"));
+    assert!(!file.exists(), "nothing was learned when the weights were kept last");
+    // An agent that is killed: the weights were kept while it ran.
+    world.rank_after(SAVE_EVERY.as_secs_f64());
+    wait_until(|| file.exists().then_some(()));
+    let mut next = World::in_state(&config, Rc::clone(&state));
+    next.set_all([GOOD; 3]);
+    next.rank();
+    assert_near(&next.weights(), &early);
+    // An agent that ends keeps the weights that it learned since.
+    next.learn();
+    let late = next.weights();
+    let before = std::fs::read_to_string(&file).expect("the weights");
+    drop(next);
+    wait_until(|| (std::fs::read_to_string(&file).expect("the weights") != before).then_some(()));
+    let mut last = World::in_state(&config, state);
+    last.rank();
+    assert_near(&last.weights(), &late);
+    assert_eq!(last.ranks.events().count(), 0);
+    assert_eq!(last.published("rank_profile/reads/weights_not_kept_total"), Some(0.0));
+}
+
+#[test]
+fn weights_that_cannot_be_read_begin_anew_with_a_counted_warning() {
+    let config = CONFIG.replacen("\"given\"", "\"learned\"", 1);
+    let experience = r#"{"coefficients":[1,1,0],"squares":[1,1,1],"outcomes":64,"good_seconds":1}"#;
+    let content = |version: u32, metrics: &str, experience: &str| {
+        format!(r#"{{"version":{version},"metrics":[{metrics}],"experience":{experience}}}"#)
+    };
+    let (known, others) = (r#""rtt","queue""#, r#""rtt","load""#);
+    let negative = experience.replacen("[1,1,0]", "[1,-1,0]", 1);
+    for (text, failures) in [
+        (content(1, known, experience), 0),
+        (content(1, others, experience), 0),
+        (content(1, known, experience)[..40].to_owned(), 1),
+        (String::new(), 1),
+        (content(2, known, experience), 1),
+        (content(1, known, &negative), 1),
+        (" ".repeat(70_000) + &content(1, known, experience), 1),
+    ] {
+        let state = tempfile::tempdir().expect("a directory");
+        std::fs::write(state.path().join("reads.json"), &text).expect("written");
+        let mut world = World::in_state(&config, Rc::new(state));
+        let warnings: Vec<Event> = world.ranks.events().collect();
+        assert_eq!(warnings.len(), failures, "{text}: {warnings:?}");
+        world.rank();
+        assert_near(&world.weights(), &[0.5; 2]);
+        let counted = world.published("rank_profile/reads/weights_not_kept_total");
+        assert_eq!(counted, Some(failures as f64), "{text}");
+    }
+}
+
+#[test]
+fn a_profile_that_does_not_learn_keeps_no_file() {
+    let mut world = World::new(CONFIG);
+    world.learn();
+    world.rank_after(SAVE_EVERY.as_secs_f64());
+    let state = Rc::clone(&world.state);
+    drop(world);
+    assert_eq!(std::fs::read_dir(state.path()).expect("a directory").count(), 0);
 }

@@ -59,7 +59,7 @@ pub(super) fn page(
         outcomes_refused_total: counts.outcomes_refused,
         recorded_total: counts.recorded,
         record_left_out_total: counts.left_out,
-        record_error: profile.record_error().map(str::to_owned),
+        record_error: profile.record_error(),
         metrics: metrics(profile),
         candidates_total: candidates.len(),
         candidates: shown,

@@ -4,6 +4,8 @@
 //! coefficients of 0 or more. Projected gradient descent with steps by AdaGrad (Duchi, Hazan, Singer, JMLR 12, 2011)
 //! keeps the sum of squared errors within `O(√T)` of the best fixed coefficients in the box.
 
+use crate::error::Error;
+use crate::rank::experience::Experience;
 use crate::rank::profile::Metric;
 use crate::rank::scorer::{Parts, Scorer, View, normalise};
 use crate::rank::trust::MAX_BADNESS;
@@ -45,6 +47,16 @@ impl Learned {
         self.features(badness).zip(&self.coefficients).map(|(x, c)| x * c).sum()
     }
 
+    /// Makes room for the learned weights, the more the more outcomes there were.
+    fn blend(&mut self) {
+        let share = (self.outcomes / ENOUGH).min(1.0);
+        let mut learned = self.coefficients[..self.weights.len()].to_vec();
+        normalise(&mut learned);
+        for ((weight, start), learned) in self.weights.iter_mut().zip(&self.start).zip(learned) {
+            *weight = start + (learned - start) * share;
+        }
+    }
+
     fn features<'a>(&self, badness: &'a [f64]) -> impl Iterator<Item = f64> + use<'a> {
         badness.iter().map(|b| feature(*b)).chain([1.0])
     }
@@ -84,12 +96,31 @@ impl Scorer for Learned {
             }
         }
         self.outcomes += 1.0;
-        let share = (self.outcomes / ENOUGH).min(1.0);
-        let mut learned = self.coefficients[..badness.len()].to_vec();
-        normalise(&mut learned);
-        for ((weight, start), learned) in self.weights.iter_mut().zip(&self.start).zip(learned) {
-            *weight = start + (learned - start) * share;
+        self.blend();
+    }
+
+    fn experience(&self) -> Option<Experience> {
+        let (coefficients, squares) = (self.coefficients.clone(), self.squares.clone());
+        Some(Experience { coefficients, squares, outcomes: self.outcomes, good_seconds: None })
+    }
+
+    fn restore(&mut self, experience: &Experience) -> Result<(), Error> {
+        let Experience { coefficients, squares, outcomes, .. } = experience;
+        let size = self.coefficients.len();
+        if coefficients.len() != size || squares.len() != size {
+            return Err(Error::Experience("they are of another number of metrics"));
         }
+        if !coefficients.iter().all(|c| (0.0..=MAX_COEFFICIENT).contains(c)) {
+            return Err(Error::Experience("a coefficient is out of range"));
+        }
+        if !squares.iter().chain([outcomes]).all(|sum| sum.is_finite() && *sum >= 0.0) {
+            return Err(Error::Experience("a sum is not a finite number of at least zero"));
+        }
+        self.coefficients.clone_from(coefficients);
+        self.squares.clone_from(squares);
+        self.outcomes = *outcomes;
+        self.blend();
+        Ok(())
     }
 
     fn weights(&self) -> &[f64] {

@@ -13,6 +13,7 @@ mod limits;
 mod profile;
 mod inputs;
 mod trust;
+mod experience;
 mod scorer;
 mod weighted;
 mod learned;
@@ -26,6 +27,7 @@ mod choice;
 pub mod replay;
 
 pub use choice::{Chooser, Published, Report, Settings};
+pub use experience::Experience;
 pub use history::{FLAP_CHANGES, FLAP_WINDOW};
 pub use inputs::{Inputs, MAX_PEERS, Reading};
 pub use learned::{Learned, MAX_COEFFICIENT};

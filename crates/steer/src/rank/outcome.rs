@@ -27,6 +27,19 @@ const STEP: f64 = 0.05;
 const SMALLEST: f64 = 1e-9;
 
 impl Reference {
+    /// Goes on from the cost of a good request in seconds, if one is known.
+    pub(crate) fn new(good: Option<f64>) -> Result<Self, Error> {
+        match good.is_none_or(|good| good.is_finite() && good >= 0.0) {
+            true => Ok(Self { good }),
+            false => Err(Error::Experience("the cost of a good request is out of range")),
+        }
+    }
+
+    /// Returns the cost of a good request in seconds, if one is known.
+    pub(crate) fn good_seconds(&self) -> Option<f64> {
+        self.good
+    }
+
     /// Returns the cost relative to a good request: 0 for a good one, 0.5 for twice its time, 1 for a failure.
     pub(crate) fn relative(&mut self, outcome: &Outcome<'_>) -> Result<f64, Error> {
         let seconds = outcome.seconds;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use skopos_model::{SplitMix64, Timestamp};
 
 use crate::error::Error;
+use crate::rank::experience::Experience;
 use crate::rank::history::{History, Now};
 use crate::rank::inputs::Inputs;
 use crate::rank::learned::Learned;
@@ -126,6 +127,23 @@ impl Ranker {
         let row = self.badness.chunks_exact(metrics).nth(past.row as usize).ok_or_else(unknown)?;
         let cost = self.reference.relative(outcome)?;
         self.scorer.learn(row, cost);
+        Ok(())
+    }
+
+    /// Returns the state of the learned weights; `None` if the method does not learn.
+    pub fn experience(&self) -> Option<Experience> {
+        let experience = self.scorer.experience()?;
+        Some(Experience { good_seconds: self.reference.good_seconds(), ..experience })
+    }
+
+    /// Goes on from the learned weights of a ranker with the same metrics. A method that does not learn keeps its weights.
+    ///
+    /// # Errors
+    /// The state is of another number of metrics, or a number is out of range; the ranker is as before.
+    pub fn restore(&mut self, experience: &Experience) -> Result<(), Error> {
+        let reference = Reference::new(experience.good_seconds)?;
+        self.scorer.restore(experience)?;
+        self.reference = reference;
         Ok(())
     }
 

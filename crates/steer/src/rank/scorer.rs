@@ -1,5 +1,7 @@
 //! The trait of scorers, and the table that they fill.
 
+use crate::error::Error;
+use crate::rank::experience::Experience;
 use crate::rank::profile::Metric;
 
 /// Values that a scorer reads: `badness` has a row for each candidate and a column for each metric; 0 is the best value
@@ -60,6 +62,19 @@ pub trait Scorer: Send {
     /// Takes the outcome of a request: the badness of the candidate that served it, and its cost relative to a good
     /// request, 0 to 1. Most scorers do not learn.
     fn learn(&mut self, _badness: &[f64], _cost: f64) {}
+
+    /// Returns the state of learning; `None` for a scorer that does not learn. The cost of a good request is not in it.
+    fn experience(&self) -> Option<Experience> {
+        None
+    }
+
+    /// Goes on from the state of another scorer of the same metrics. A scorer that does not learn does nothing.
+    ///
+    /// # Errors
+    /// The state is of another number of metrics, or a number is out of range; the scorer is as before.
+    fn restore(&mut self, _experience: &Experience) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Returns the weight of each metric, which sum to 1.
     fn weights(&self) -> &[f64];

@@ -7,6 +7,7 @@ use skopos_model::unpoisoned;
 
 use crate::Error;
 use crate::place::{Policy, Tier};
+use crate::tiers::disk::{Disk, FileSystem};
 use crate::tiers::folder::{Folder, Kind};
 use crate::tiers::name::FileName;
 use crate::tiers::settings::{Settings, TierSpec};
@@ -44,13 +45,23 @@ impl Engine {
         policy: Box<dyn Policy>,
         view: Box<dyn View>,
     ) -> Result<Self, Error> {
+        Self::open_on(Arc::new(FileSystem), settings, policy, view)
+    }
+
+    /// Opens tiers on this disk.
+    pub(super) fn open_on(
+        disk: Arc<dyn Disk>,
+        settings: Settings,
+        policy: Box<dyn Policy>,
+        view: Box<dyn View>,
+    ) -> Result<Self, Error> {
         settings.check()?;
         let sets = settings.sets();
         let capacities: Vec<u64> = settings.tiers.iter().map(|t| t.capacity_bytes).collect();
         let mut state = State::new(policy, &capacities);
         let mut folders = Vec::with_capacity(settings.tiers.len());
         for (at, spec) in settings.tiers.iter().enumerate() {
-            let (folder, found) = Folder::open(spec)?;
+            let (folder, found) = Folder::open(spec, Arc::clone(&disk))?;
             state.stats.removed_at_start += found.removed;
             state.stats.foreign += found.foreign;
             for (name, bytes) in found.homes {
@@ -62,10 +73,12 @@ impl Engine {
         Ok(Self { tiers: settings.tiers, folders, sets, view, state, changed })
     }
 
-    /// Removes a file from all tiers, durably.
+    /// Removes a file from all tiers, durably: it does not come back after a loss of power, also not from a tier that it
+    /// left before.
     ///
     /// # Errors
-    /// There is no such file; a tier fails, which then still has its copy.
+    /// There is no such file; a tier fails, which then still has its copy. A tier that the file left before, and that fails
+    /// now, leaves the file with all its copies.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         let mut state = self.lock();
         let (file, copies, bytes) = loop {
@@ -76,6 +89,15 @@ impl Engine {
             }
             state = self.wait(state);
         };
+        drop(state);
+        let homes = copies.iter().filter(|held| held.kind == Kind::Home);
+        if let Err(e) = self.settle(&file, homes.fold(0, |mask, held| mask | 1 << held.tier)) {
+            let mut state = self.lock();
+            state.set_work(name, Work::None);
+            self.done(state);
+            return Err(e);
+        }
+        let mut state = self.lock();
         for held in &copies {
             state.take_copy(name, held.tier, held.kind);
         }
@@ -96,11 +118,26 @@ impl Engine {
         }
         let mut state = self.lock();
         match &failed {
-            None => drop(state.files.remove(name)),
+            None => state.forget(name),
             Some(_) => state.set_work(name, Work::None),
         }
         self.done(state);
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Returns when no old file of this name can come back on a tier, but those of the mask `holders`, which have a copy that
+    /// counts.
+    pub(super) fn settle(&self, file: &FileName, holders: u32) -> Result<(), Error> {
+        for (at, folder) in self.folders.iter().enumerate() {
+            if holders & (1 << at) != 0 {
+                continue;
+            }
+            if let Err(e) = folder.settle(file) {
+                self.lock().failed(at, &e);
+                return Err(self.tier_failed(at, "remove an old file", e));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the names of the tiers that have a copy of a file, the fastest first; empty if there is no such file.

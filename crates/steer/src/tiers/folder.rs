@@ -6,12 +6,16 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Advice, fadvise};
+use skopos_model::unpoisoned;
 
 use crate::Error;
+use crate::tiers::disk::Disk;
 use crate::tiers::name::FileName;
 use crate::tiers::settings::TierSpec;
+use crate::tiers::unsettled::Unsettled;
 
 const PART: &str = "part";
 const LOCK: &str = "lock";
@@ -50,7 +54,9 @@ pub(super) enum Side {
 #[derive(Debug)]
 pub(super) struct Folder {
     root: PathBuf,
+    disk: Arc<dyn Disk>,
     parts: AtomicU64,
+    unsettled: Mutex<Unsettled>,
     _lock: File,
 }
 
@@ -63,8 +69,8 @@ pub(super) struct Found {
 }
 
 impl Folder {
-    /// Opens the folder of a tier, and removes what an earlier process left unfinished.
-    pub(super) fn open(spec: &TierSpec) -> Result<(Self, Found), Error> {
+    /// Opens the folder of a tier, removes what an earlier process left unfinished, and makes its removals durable.
+    pub(super) fn open(spec: &TierSpec, disk: Arc<dyn Disk>) -> Result<(Self, Found), Error> {
         let failed = |doing: &'static str| {
             let (tier, path) = (spec.name.clone(), spec.folder.clone());
             move |source| Error::TierFailed { tier, path, doing, source }
@@ -84,8 +90,10 @@ impl Folder {
             }
             Err(TryLockError::Error(e)) => return Err(failed("lock")(e)),
         }
-        let folder = Self { root, parts: AtomicU64::new(0), _lock: lock };
+        let (parts, unsettled) = (AtomicU64::new(0), Mutex::default());
+        let folder = Self { root, disk, parts, unsettled, _lock: lock };
         let found = folder.scan().map_err(failed("list the files"))?;
+        folder.sync().map_err(failed("sync the folder"))?;
         Ok((folder, found))
     }
 
@@ -145,17 +153,42 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes a file; a missing one is removed already.
+    /// Removes a file; a missing one is removed already. The removal of a copy that counts is durable after
+    /// [`sync`](Self::sync) or [`settle`](Self::settle).
     pub(super) fn remove(&self, kind: Kind, name: &FileName) -> io::Result<()> {
-        match fs::remove_file(self.path(kind, &name.on_disk)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound && self.root.is_dir() => Ok(()),
-            outcome => outcome,
+        if kind == Kind::Home {
+            self.bound_unsettled()?;
         }
+        self.unlink(kind, name)
+    }
+
+    fn unlink(&self, kind: Kind, name: &FileName) -> io::Result<()> {
+        match self.disk.remove(&self.path(kind, &name.on_disk)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.root.is_dir() => {}
+            outcome => outcome?,
+        }
+        if kind == Kind::Home {
+            unpoisoned(self.unsettled.lock()).note(&name.name, true);
+        }
+        Ok(())
     }
 
     /// Makes removals durable.
     pub(super) fn sync(&self) -> io::Result<()> {
-        File::open(self.root.join(Kind::Home.folder()))?.sync_all()
+        let number = unpoisoned(self.unsettled.lock()).begin_sync();
+        self.disk.sync(&self.root.join(Kind::Home.folder()))?;
+        unpoisoned(self.unsettled.lock()).synced(number);
+        Ok(())
+    }
+
+    /// Returns when no old file of this name can come back: removes one that could not be removed before, and makes an
+    /// earlier removal durable. The tier must not have a copy that counts.
+    pub(super) fn settle(&self, name: &FileName) -> io::Result<()> {
+        if !unpoisoned(self.unsettled.lock()).has(&name.name) {
+            return Ok(());
+        }
+        self.unlink(Kind::Home, name)?;
+        self.sync()
     }
 
     /// Returns the path of the folder.
@@ -182,9 +215,33 @@ impl Folder {
     fn finish(&self, kind: Kind, name: &FileName, part: &Path, file: &File) -> io::Result<()> {
         file.sync_all()?;
         forget(file);
-        fs::rename(part, self.path(kind, &name.on_disk))?;
-        // A start removes cached copies, so their names need not last.
-        if kind == Kind::Home { self.sync() } else { Ok(()) }
+        let path = self.path(kind, &name.on_disk);
+        if kind == Kind::Cache {
+            // A start removes cached copies, so their names need not last.
+            return fs::rename(part, path);
+        }
+        self.bound_unsettled()?;
+        fs::rename(part, &path)?;
+        let synced = self.sync();
+        if synced.is_ok() {
+            unpoisoned(self.unsettled.lock()).forget(&name.name);
+        } else {
+            let is_gone = self.disk.remove(&path).is_ok();
+            unpoisoned(self.unsettled.lock()).note(&name.name, is_gone);
+        }
+        synced
+    }
+
+    /// Makes room for the name of another removal. Each thread adds one at most after it.
+    fn bound_unsettled(&self) -> io::Result<()> {
+        let is_full = || unpoisoned(self.unsettled.lock()).is_full();
+        if is_full() {
+            self.sync()?;
+        }
+        match is_full() {
+            true => Err(io::Error::other("too many files of failed writes cannot be removed")),
+            false => Ok(()),
+        }
     }
 
     fn clean(&self, outcome: io::Result<()>, part: &Path) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! A hierarchy of storage tiers: real files in folders, moved by the policies of [`crate::place`].
 //!
-//! Read in this order: [`Settings`], [`View`], [`Engine`], `folder` (a tier on disk), `state` (the counts behind
-//! the engine), `room` (flushes and evictions), `write`, `read` and [`Prefetcher`].
+//! Read in this order: [`Settings`], [`View`], [`Engine`], `folder` (a tier on disk, with `disk` and `unsettled`), `state`
+//! (the counts behind the engine), `room` (flushes and evictions), `write`, `read` and [`Prefetcher`].
 //!
 //! # Layout
 //! A folder of a tier has `home`, the files whose copies count; `cache`, copies that were brought up, which a start
@@ -12,6 +12,10 @@
 //! - A write is acknowledged after the file was synced, renamed into `home`, and the folder synced: it survives a crash of
 //!   the program, and a crash of the machine if the tier does.
 //! - A file leaves a tier only after its copy below is as durable. A crash in between leaves two copies, and both count.
+//! - All copies of a name are of one write. A name is free, and `remove` returns, only after every removal of an older file
+//!   of it is durable on every tier, so that no loss of power brings it back. A start makes the removals of an earlier process
+//!   durable.
+//! - A copy that cannot be removed counts until it is.
 //! - A replica above a healthy tier that has the file, too, is removed only if a write has no room on any other tier or set.
 //! - A thread waits for room only while it has none reserved, so writes never wait for each other in a circle.
 //! - A failed tier costs no acknowledged file: other tiers take new files, and files of the failed tier are found again when
@@ -28,6 +32,8 @@ mod settings;
 mod stats;
 mod name;
 mod view;
+mod disk;
+mod unsettled;
 mod folder;
 mod state;
 mod engine;
@@ -35,6 +41,8 @@ mod room;
 mod write;
 mod read;
 mod prefetch;
+#[cfg(test)]
+mod power_tests;
 
 pub use engine::Engine;
 pub use name::MAX_NAME_BYTES;

@@ -59,12 +59,13 @@ impl Prefetcher {
 
     /// Announces the read of a file. Returns false if there is no such file, or if too many announcements wait.
     pub fn announce(&self, name: &str) -> bool {
-        if !self.engine.announce(name) {
-            return false;
-        }
         let mut waiting = unpoisoned(self.queue.waiting.lock());
         if waiting.names.len() >= MAX_HINTS {
             waiting.dropped += 1;
+            return false;
+        }
+        // A file that a thread does not bring up must not be kept for its reader, so the queue is asked first.
+        if !self.engine.announce(name) {
             return false;
         }
         waiting.names.push_back(name.to_owned());

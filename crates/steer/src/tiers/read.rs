@@ -135,14 +135,17 @@ impl Engine {
         // A policy that chose a tier for its unwanted copies does not mean the wanted ones.
         let with_awaited = !state.tiers[to].can_have(bytes);
         while state.tiers[to].room_bytes(Instant::now()) < bytes {
-            let Some(victim) = state.evicted(to, with_awaited) else {
+            let mut is_gone = false;
+            if let Some(victim) = state.evicted(to, with_awaited) {
+                (state, is_gone) = self.evict(state, to, &victim);
+            }
+            if !is_gone {
                 state.stats.deferred += 1;
                 state.active -= 1;
                 state.set_work(name, Work::None);
                 self.done(state);
                 return Ok(Prefetched::Deferred);
-            };
-            state = self.evict(state, to, &victim);
+            }
         }
         state.tiers[to].used_bytes += bytes;
         let (mut state, copied) =

@@ -46,7 +46,9 @@ impl Engine {
                 break false;
             }
             if let Some(file) = state.evicted(at, true) {
-                state = self.evict(state, at, &file);
+                let (next, is_gone) = self.evict(state, at, &file);
+                state = next;
+                failures += usize::from(!is_gone);
                 continue;
             }
             stalled_since.get_or_insert_with(Instant::now);
@@ -63,9 +65,11 @@ impl Engine {
             // A tier that fails keeps its other replicas.
             let can_retire = effort.can_retire && !state.tiers[at].is_failed(Instant::now());
             if let Some(file) = can_retire.then(|| state.retired(at)).flatten() {
-                state.stats.retired += 1;
                 state.set_work(&file.name, Work::Removing);
-                state = self.take_off(state, at, Kind::Home, &file);
+                let (next, is_gone) = self.take_off(state, at, Kind::Home, &file);
+                state = next;
+                state.stats.retired += u64::from(is_gone);
+                failures += usize::from(!is_gone);
                 continue;
             }
             // Files are in work, or room is reserved by threads that go on. Else the tier is full.
@@ -83,31 +87,33 @@ impl Engine {
         is_made
     }
 
-    /// Removes a cached copy, whose file is idle.
+    /// Removes a cached copy, whose file is idle. Returns false if the tier fails, which then still has it.
     pub(super) fn evict<'a>(
         &'a self,
         mut state: Guard<'a>,
         at: usize,
         file: &FileName,
-    ) -> Guard<'a> {
-        let Some(entry) = state.files.get_mut(&file.name) else { return state };
+    ) -> (Guard<'a>, bool) {
+        let Some(entry) = state.files.get_mut(&file.name) else { return (state, false) };
         entry.work = Work::Removing;
         entry.was_evicted |= entry.is_awaited;
         let is_awaited = entry.is_awaited;
-        state.stats.evictions += 1;
-        state.stats.unread_evictions += u64::from(is_awaited);
-        self.take_off(state, at, Kind::Cache, file)
+        let (mut state, is_gone) = self.take_off(state, at, Kind::Cache, file);
+        state.stats.evictions += u64::from(is_gone);
+        state.stats.unread_evictions += u64::from(is_gone && is_awaited);
+        (state, is_gone)
     }
 
-    /// Removes a copy from a tier, and ends the work on its file. A removal that a crash undoes leaves a copy too many, so it
-    /// needs no sync.
+    /// Removes a copy from a tier, and ends the work on its file. The removal is not synced: a loss of power that undoes it
+    /// leaves a copy too many of a file that is the same below. The folder keeps its name until the removal is durable.
+    /// Returns false if the tier fails: the copy is still there, so it counts.
     fn take_off<'a>(
         &'a self,
         mut state: Guard<'a>,
         at: usize,
         kind: Kind,
         file: &FileName,
-    ) -> Guard<'a> {
+    ) -> (Guard<'a>, bool) {
         let bytes = state.files.get(&file.name).map_or(0, |entry| entry.bytes);
         state.take_copy(&file.name, at, kind);
         state.tiers[at].pending += 1;
@@ -115,14 +121,16 @@ impl Engine {
         let removed = self.folders[at].remove(kind, file);
         let mut state = self.lock();
         state.tiers[at].pending -= 1;
-        match removed {
+        match &removed {
             Ok(()) => state.removed(at, bytes),
-            // The bytes stay counted: they are still there.
-            Err(e) => state.failed(at, &e),
+            Err(e) => {
+                state.failed(at, e);
+                state.add_copy(&file.name, at, kind);
+            }
         }
         state.set_work(&file.name, Work::None);
         self.notify(&mut state);
-        state
+        (state, removed.is_ok())
     }
 
     /// Moves an idle file from a tier to one below.
@@ -149,9 +157,13 @@ impl Engine {
             self.notify(&mut state);
             return (state, Flushed::Failed);
         }
+        let (mut state, is_gone) = self.take_off(state, at, Kind::Home, file);
+        if !is_gone {
+            return (state, Flushed::Failed);
+        }
         state.stats.flushes += 1;
         state.stats.flushed_bytes += bytes;
-        (self.take_off(state, at, Kind::Home, file), Flushed::Moved)
+        (state, Flushed::Moved)
     }
 
     /// Copies a file between two tiers; its bytes are reserved on the second one, and given back on failure.

@@ -1,6 +1,6 @@
 //! The files and the counts of an engine, behind one lock.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,13 +44,16 @@ pub(super) struct Entry {
     pub(super) work: Work,
     /// A reader announced that it will read the file.
     pub(super) is_awaited: bool,
+    /// The place among the announcements, if it is awaited.
+    announced: u64,
     /// A copy for that reader was evicted.
     pub(super) was_evicted: bool,
 }
 
 impl Entry {
     pub(super) fn new(file: Arc<FileName>, bytes: u64, work: Work) -> Self {
-        Self { file, bytes, copies: Vec::new(), work, is_awaited: false, was_evicted: false }
+        let (copies, is_awaited, announced, was_evicted) = (Vec::new(), false, 0, false);
+        Self { file, bytes, copies, work, is_awaited, announced, was_evicted }
     }
 
     /// Returns the tiers that have a copy, as a mask.
@@ -112,8 +115,8 @@ pub(super) struct State {
     telemetry: Vec<Telemetry>,
     seen: Vec<Tier>,
     uses: u64,
-    /// Names that were announced, with the number of reads at that time.
-    announced: VecDeque<(u64, Arc<FileName>)>,
+    /// The awaited files by the order of their announcement, with the number of reads at that time.
+    announced: BTreeMap<u64, (u64, Arc<FileName>)>,
     started: Instant,
 }
 
@@ -132,7 +135,7 @@ impl State {
             telemetry: vec![Telemetry::default(); capacities.len()],
             seen: Vec::with_capacity(capacities.len()),
             uses: 0,
-            announced: VecDeque::new(),
+            announced: BTreeMap::new(),
             started: Instant::now(),
         }
     }
@@ -269,13 +272,21 @@ impl State {
 
     /// Takes the announcement of a read. Returns false if there is no such file.
     pub(super) fn announce(&mut self, name: &str) -> bool {
-        let Some(entry) = self.files.get(name) else { return false };
+        let place = self.next_use();
+        let Some(entry) = self.files.get_mut(name) else { return false };
         if entry.is_awaited {
             return true;
         }
-        self.announced.push_back((self.stats.reads, entry.file.clone()));
+        entry.announced = place;
+        self.announced.insert(place, (self.stats.reads, entry.file.clone()));
         self.set_awaited(name, true);
         true
+    }
+
+    /// Takes the end of a file, which has no copies any more.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.set_awaited(name, false);
+        self.files.remove(name);
     }
 
     /// Returns the cached copy of a tier that goes first: the least recently used that is not awaited, else the least
@@ -330,6 +341,9 @@ impl State {
             return;
         }
         entry.is_awaited = is_awaited;
+        if !is_awaited {
+            self.announced.remove(&entry.announced);
+        }
         for held in entry.copies.iter().filter(|held| held.kind == Kind::Cache) {
             let evictable = &mut self.tiers[held.tier].evictable_bytes;
             *evictable = match is_awaited {
@@ -342,15 +356,13 @@ impl State {
 
     fn forget_announced(&mut self) {
         let reads = self.stats.reads;
-        while let Some((at, file)) = self.announced.front() {
-            let is_old = at.saturating_add(AWAITED_READS) < reads;
-            let is_read = self.files.get(&file.name).is_none_or(|entry| !entry.is_awaited);
-            if !is_old && !is_read {
+        while let Some((_, (at, file))) = self.announced.first_key_value() {
+            if at.saturating_add(AWAITED_READS) >= reads {
                 return;
             }
-            let name = file.name.clone();
-            self.announced.pop_front();
-            self.set_awaited(&name, false);
+            let file = file.clone();
+            self.announced.pop_first();
+            self.set_awaited(&file.name, false);
         }
     }
 
@@ -382,5 +394,48 @@ fn own(
         written_bytes_per_second: load.written_bytes_per_second,
         busy_ratio: load.busy_ratio,
         is_failed: is_excluded || tier.is_failed(instant),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::RoundRobin;
+
+    fn add(state: &mut State, name: &str) {
+        let file = Arc::new(FileName::new(name).expect("a name"));
+        state.files.insert(name.to_owned(), Entry::new(file, 1, Work::None));
+    }
+
+    #[test]
+    fn announcements_of_removed_files_are_not_kept() {
+        let mut state = State::new(Box::new(RoundRobin::new()), &[1000]);
+        add(&mut state, "never read");
+        assert!(state.announce("never read"));
+        for n in 0..100 {
+            let name = n.to_string();
+            add(&mut state, &name);
+            assert!(state.announce(&name) && state.announce(&name));
+            state.forget(&name);
+        }
+        assert_eq!((state.announced.len(), state.files.len()), (1, 1));
+    }
+
+    #[test]
+    fn an_announcement_after_a_read_counts_from_its_own_time() {
+        let mut state = State::new(Box::new(RoundRobin::new()), &[1000]);
+        add(&mut state, "a");
+        add(&mut state, "other");
+        let read_others = |state: &mut State, reads| {
+            (0..reads).for_each(|_| state.used("other", 0));
+        };
+        assert!(state.announce("a"));
+        state.used("a", 0);
+        read_others(&mut state, AWAITED_READS - 1);
+        assert!(state.announce("a"));
+        read_others(&mut state, AWAITED_READS);
+        assert!(state.files["a"].is_awaited, "its own reads have not passed");
+        read_others(&mut state, 1);
+        assert!(!state.files["a"].is_awaited && state.announced.is_empty());
     }
 }

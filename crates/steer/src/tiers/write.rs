@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::place::{Moved, Policy, Request, Tier};
-use crate::tiers::engine::Engine;
+use crate::tiers::engine::{Engine, entry_of};
 use crate::tiers::folder::Kind;
 use crate::tiers::name::FileName;
 use crate::tiers::room::{Effort, MAX_WAITS};
@@ -29,7 +29,8 @@ impl Engine {
     /// Writes a file, and returns when it is as durable as its tier. A file is written once: to change it, remove it.
     ///
     /// # Errors
-    /// The name is not allowed or taken; no tier can hold the file; all tiers fail.
+    /// The name is not allowed or taken; no tier can hold the file; all tiers fail; a tier that had an earlier file of this
+    /// name cannot make its removal durable.
     pub fn write(&self, name: &str, data: &[u8]) -> Result<(), Error> {
         self.write_important(name, data, 1.0)
     }
@@ -48,7 +49,8 @@ impl Engine {
         let file = Arc::new(FileName::new(name)?);
         let request = Request { bytes: data.len() as u64, fault_tolerance };
         self.create(&file, request.bytes)?;
-        let written = self.write_somewhere(&file, data, request);
+        let written =
+            self.settle(&file, 0).and_then(|()| self.write_somewhere(&file, data, request));
         self.created(&file, request.bytes, written)
     }
 
@@ -58,7 +60,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no set of that many tiers in different domains; the errors of [`write`](Self::write). After an error no
-    /// replica is left.
+    /// replica is left, unless its tier cannot remove it: then the file exists, with that copy.
     pub fn replicate(&self, name: &str, data: &[u8], copies: usize) -> Result<(), Error> {
         let file = Arc::new(FileName::new(name)?);
         let sets = self.sets.get(copies).map(Vec::as_slice).unwrap_or_default();
@@ -67,7 +69,8 @@ impl Engine {
         }
         let request = Request { bytes: data.len() as u64, fault_tolerance: copies as f64 };
         self.create(&file, request.bytes)?;
-        let written = self.write_set(&file, data, request, sets);
+        let written =
+            self.settle(&file, 0).and_then(|()| self.write_set(&file, data, request, sets));
         self.created(&file, request.bytes, written)
     }
 
@@ -97,12 +100,12 @@ impl Engine {
     ) -> Result<(), Error> {
         let mut state = self.lock();
         state.active -= 1;
+        state.set_work(&file.name, Work::None);
         if written.is_ok() {
             state.stats.writes += 1;
             state.stats.written_bytes += bytes;
-            state.set_work(&file.name, Work::None);
-        } else {
-            state.files.remove(&file.name);
+        } else if entry_of(&mut state, &file.name).is_err() {
+            state.forget(&file.name);
         }
         self.done(state);
         written
@@ -167,10 +170,10 @@ impl Engine {
                 return Ok(());
             }
             for (at, outcome) in outcomes {
-                match outcome {
-                    // A set is complete or it is not there.
-                    Ok(()) => self.take_back(at, file, request.bytes),
-                    Err(e) => tried.failed_on(1 << at, e),
+                // A set is complete or it is not there.
+                let outcome = outcome.and_then(|()| self.take_back(at, file, request.bytes));
+                if let Err(e) = outcome {
+                    tried.failed_on(1 << at, e);
                 }
             }
         }
@@ -250,17 +253,20 @@ impl Engine {
         written
     }
 
-    /// Removes a copy whose set is not complete.
-    fn take_back(&self, at: usize, file: &FileName, bytes: u64) {
+    /// Removes a copy whose set is not complete. A copy that cannot be removed is still there, so it counts.
+    fn take_back(&self, at: usize, file: &FileName, bytes: u64) -> io::Result<()> {
         self.lock().take_copy(&file.name, at, Kind::Home);
         let removed = self.folders[at].remove(Kind::Home, file);
         let mut state = self.lock();
-        match removed {
+        match &removed {
             Ok(()) => state.removed(at, bytes),
-            // The bytes stay counted: they are still there.
-            Err(e) => state.failed(at, &e),
+            Err(e) => {
+                state.failed(at, e);
+                state.add_copy(&file.name, at, Kind::Home);
+            }
         }
         self.done(state);
+        removed
     }
 
     /// Returns false for a tier that does not exist or was tried: a policy of another crate can be wrong.

@@ -1,7 +1,9 @@
 //! Learned weights: their regret against the best fixed weights, and their choice in a simulation.
 
 use skopos_model::SplitMix64;
-use skopos_steer::rank::{Learned, MAX_COEFFICIENT, Method, Metric, Outcome, Ranker, Scorer};
+use skopos_steer::rank::{
+    Experience, Learned, MAX_COEFFICIENT, Method, Metric, Outcome, Ranker, Scorer,
+};
 
 use crate::table::{profile, rank};
 
@@ -98,5 +100,60 @@ fn outcomes_at_the_ends_of_the_range_keep_weights_usable() {
     {
         ranker.learn(&Outcome { candidate, seconds, failed }).expect("an outcome");
         assert!((ranker.weights().iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+}
+
+/// A ranker that learned from `rounds` outcomes.
+fn experienced(rounds: u32) -> Ranker {
+    let mut ranker = Ranker::new(profile(Method::Learned), 1).expect("a profile");
+    (0..rounds).for_each(|round| learn(&mut ranker, round));
+    ranker
+}
+
+fn learn(ranker: &mut Ranker, round: u32) {
+    let slow = 0.002 + 0.001 * f64::from(round % 7);
+    rank(ranker, &["a", "b"], &[[0.001, 0.003, slow], [0.001; 3]], f64::from(round));
+    let outcome = Outcome { candidate: "a", seconds: slow, failed: false };
+    ranker.learn(&outcome).expect("an outcome");
+}
+
+#[test]
+fn a_ranker_goes_on_with_the_weights_of_another_one() {
+    let mut first = experienced(100);
+    let mut second = experienced(0);
+    assert_ne!(first.weights(), second.weights());
+    let experience = first.experience().expect("it learns");
+    second.restore(&experience).expect("of the same metrics");
+    assert_eq!(first.weights(), second.weights());
+    assert_eq!(second.experience(), Some(experience));
+    for round in 100..200 {
+        learn(&mut first, round);
+        learn(&mut second, round);
+    }
+    assert_eq!(first.weights(), second.weights());
+    assert_eq!(Ranker::new(profile(Method::Equal), 1).expect("one").experience(), None);
+}
+
+#[test]
+fn weights_that_cannot_be_are_refused_and_change_nothing() {
+    let good = experienced(100).experience().expect("it learns");
+    let mut ranker = experienced(10);
+    let before = ranker.experience();
+    let with = |change: fn(&mut Experience)| {
+        let mut experience = good.clone();
+        change(&mut experience);
+        experience
+    };
+    for bad in [
+        with(|e| e.coefficients.truncate(3)),
+        with(|e| e.squares.push(1.0)),
+        with(|e| e.coefficients[0] = MAX_COEFFICIENT + 1.0),
+        with(|e| e.coefficients[3] = f64::NAN),
+        with(|e| e.squares[1] = -1.0),
+        with(|e| e.outcomes = f64::INFINITY),
+        with(|e| e.good_seconds = Some(f64::NAN)),
+    ] {
+        assert!(ranker.restore(&bad).is_err(), "{bad:?}");
+        assert_eq!(ranker.experience(), before);
     }
 }

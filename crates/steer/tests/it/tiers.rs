@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use skopos_model::SplitMix64;
 use skopos_steer::Error;
 use skopos_steer::place::{Informed, Policy, RoundRobin};
-use skopos_steer::tiers::{Declared, Engine, Prefetched, Prefetcher, Settings, TierSpec};
+use skopos_steer::tiers::{
+    Declared, Engine, MAX_HINTS, Prefetched, Prefetcher, Settings, TierSpec,
+};
 
 /// Time that only ends a hang.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -226,6 +228,34 @@ fn a_prefetcher_follows_its_readers() {
     assert_eq!((prefetcher.dropped(), prefetcher.failed()), (0, 0));
     let stats = engine.stats();
     assert_eq!((stats.prefetches, stats.unread_evictions), (20, 0), "{stats:?}");
+}
+
+#[test]
+fn a_file_whose_announcement_is_left_out_is_not_awaited() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir_all(dir.path().join("slow/home")).expect("a folder");
+    for n in 0..5 {
+        let name = format!("i{n}");
+        std::fs::write(dir.path().join("slow/home").join(&name), content(&name, 900))
+            .expect("written");
+    }
+    let engine = Arc::new(informed(dir.path(), [1000, 2000, 100_000]));
+    let prefetcher = Prefetcher::start(engine.clone(), 1).expect("a thread");
+    for n in 0..4 {
+        assert!(prefetcher.announce(&format!("i{n}")));
+    }
+    // The caches have room for three files, so the thread waits with the fourth one.
+    let begun = Instant::now();
+    while engine.stats().deferred == 0 {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", engine.stats());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..MAX_HINTS {
+        assert!(prefetcher.announce("i0"));
+    }
+    assert!(!prefetcher.announce("i4"));
+    assert_eq!(prefetcher.dropped(), 1);
+    assert!(engine.is_awaited("i0") && !engine.is_awaited("i4"));
 }
 
 #[test]

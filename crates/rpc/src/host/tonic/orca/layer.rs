@@ -67,8 +67,35 @@ where
     fn call(&mut self, request: http::Request<R>) -> Self::Future {
         // A stream of reports is not work of the application.
         let is_counted = !request.uri().path().starts_with(PATH_PREFIX);
-        let load = is_counted.then(|| self.load.clone());
-        LoadFuture { inner: self.inner.call(request), load }
+        let call = is_counted.then(|| Call { load: self.load.clone(), is_error: true });
+        LoadFuture { inner: self.inner.call(request), call }
+    }
+}
+
+/// A call, which is counted when it is dropped. Until its status is known it is an error: its client gave it up, for
+/// example at a deadline.
+#[derive(Debug)]
+struct Call {
+    load: Load,
+    is_error: bool,
+}
+
+impl Call {
+    /// Counts the call by the status in its trailers, and adds the report to them.
+    fn finish(mut self, trailers: &mut HeaderMap) {
+        self.is_error = trailers.get(&STATUS).is_some_and(|status| status != "0");
+        let load = self.load.clone();
+        drop(self);
+        let report = STANDARD_NO_PAD.encode(load.report().encode_to_vec());
+        if let Ok(value) = HeaderValue::from_str(&report) {
+            trailers.insert(REPORT.clone(), value);
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.load.count(self.is_error);
     }
 }
 
@@ -78,7 +105,7 @@ pin_project! {
     pub struct LoadFuture<F> {
         #[pin]
         inner: F,
-        load: Option<Load>,
+        call: Option<Call>,
     }
 }
 
@@ -91,31 +118,18 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let polled = this.inner.poll(cx);
-        polled.map(|answer| match (answer, this.load.take()) {
-            (Ok(response), None) => Ok(response.map(|inner| LoadBody { inner, load: None })),
-            (Ok(mut response), Some(load)) => {
-                // A response without messages has its status in the head.
-                let is_over = response.headers().contains_key(&STATUS);
-                if is_over {
-                    finish(&load, response.headers_mut());
-                }
-                let load = (!is_over).then_some(load);
-                Ok(response.map(|inner| LoadBody { inner, load }))
+        polled.map(|answer| -> Self::Output {
+            // The call of an error is dropped here, and counted.
+            let mut call = this.call.take();
+            let mut response = answer?;
+            // A response without messages has its status in the head.
+            if response.headers().contains_key(&STATUS)
+                && let Some(call) = call.take()
+            {
+                call.finish(response.headers_mut());
             }
-            (Err(e), load) => {
-                load.iter().for_each(|load| load.count(true));
-                Err(e)
-            }
+            Ok(response.map(|inner| LoadBody { inner, call }))
         })
-    }
-}
-
-/// Counts a call and adds the report to its trailers.
-fn finish(load: &Load, trailers: &mut HeaderMap) {
-    load.count(trailers.get(&STATUS).is_some_and(|status| status != "0"));
-    let report = STANDARD_NO_PAD.encode(load.report().encode_to_vec());
-    if let Ok(value) = HeaderValue::from_str(&report) {
-        trailers.insert(REPORT.clone(), value);
     }
 }
 
@@ -125,7 +139,7 @@ pin_project! {
     pub struct LoadBody<B> {
         #[pin]
         inner: B,
-        load: Option<Load>,
+        call: Option<Call>,
     }
 }
 
@@ -142,16 +156,13 @@ impl<B: Body<Data = Bytes>> Body for LoadBody<B> {
         match &mut polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(trailers) = frame.trailers_mut()
-                    && let Some(load) = this.load.take()
+                    && let Some(call) = this.call.take()
                 {
-                    finish(&load, trailers);
+                    call.finish(trailers);
                 }
             }
-            Poll::Ready(Some(Err(_)) | None) => {
-                if let Some(load) = this.load.take() {
-                    load.count(true);
-                }
-            }
+            // An end without a status is an error.
+            Poll::Ready(Some(Err(_)) | None) => drop(this.call.take()),
             Poll::Pending => {}
         }
         polled
@@ -163,5 +174,66 @@ impl<B: Body<Data = Bytes>> Body for LoadBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use tonic::body::Body;
+
+    use super::*;
+
+    /// Time that only ends a hang.
+    const PATIENCE: Duration = Duration::from_secs(180);
+
+    /// A service that never answers, or answers with a body whose end nobody waits for.
+    struct Stub {
+        answers: bool,
+    }
+
+    type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
+
+    impl Service<http::Request<()>> for Stub {
+        type Response = http::Response<Body>;
+        type Error = Infallible;
+        type Future = Boxed<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: http::Request<()>) -> Self::Future {
+            match self.answers {
+                true => Box::pin(std::future::ready(Ok(http::Response::new(Body::empty())))),
+                false => Box::pin(std::future::pending()),
+            }
+        }
+    }
+
+    #[test]
+    fn calls_that_their_clients_give_up_are_counted_as_errors() {
+        for answers in [false, true] {
+            let load = Load::new();
+            let mut service = LoadLayer::new(load.clone()).layer(Stub { answers });
+            let until = Instant::now() + PATIENCE;
+            // The rates are those of the last whole window.
+            loop {
+                let mut call = Box::pin(service.call(http::Request::new(())));
+                let mut context = Context::from_waker(std::task::Waker::noop());
+                assert_eq!(call.as_mut().poll(&mut context).is_ready(), answers);
+                drop(call);
+                let report = load.report();
+                if report.rps_fractional > 0.0 {
+                    assert_eq!(report.eps, report.rps_fractional);
+                    break;
+                }
+                assert!(Instant::now() < until, "{report:?}");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 }

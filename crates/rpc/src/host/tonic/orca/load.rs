@@ -28,7 +28,7 @@ struct Shared {
     own: Mutex<Own>,
     rates: Mutex<Rates>,
     /// `None` if facts of the machine are not reported.
-    node: Option<Mutex<NodeFacts>>,
+    node: Option<NodeFacts>,
 }
 
 /// Values that the application sets.
@@ -55,14 +55,14 @@ impl fmt::Debug for Load {
 
 impl Load {
     /// Returns the load of a server on this machine, with the utilization of processors and memory that the agent of this
-    /// machine measures.
+    /// machine measures. It searches for the agent, which reads files.
     pub fn of_node() -> Self {
-        Self::with(Some(Mutex::default()))
+        Self::with(Some(NodeFacts::of(None)))
     }
 
     /// Does the same with the agent in the runtime directory `dir`.
     pub fn of_node_in(dir: &Path) -> Self {
-        Self::with(Some(Mutex::new(NodeFacts::of(dir.to_path_buf()))))
+        Self::with(Some(NodeFacts::of(Some(dir.to_path_buf()))))
     }
 
     /// Returns the load of a server without facts of its machine.
@@ -70,7 +70,7 @@ impl Load {
         Self::with(None)
     }
 
-    fn with(node: Option<Mutex<NodeFacts>>) -> Self {
+    fn with(node: Option<NodeFacts>) -> Self {
         let rates = Rates { since: Instant::now(), requests: 0, errors: 0, rates: [0.0; 2] };
         Self(Arc::new(Shared { own: Mutex::default(), rates: Mutex::new(rates), node }))
     }
@@ -105,7 +105,7 @@ impl Load {
             rates.turn();
             rates.rates
         };
-        let node = self.0.node.as_ref().map(|node| unpoisoned(node.lock()).utilization());
+        let node = self.0.node.as_ref().map(NodeFacts::utilization);
         let [cpu, memory] = node.unwrap_or_default().map(Option::unwrap_or_default);
         let own = unpoisoned(self.0.own.lock());
         let sound = |values: &BTreeMap<String, f64>| {

@@ -13,11 +13,13 @@
 //! # }
 //! ```
 //!
-//! The layer counts requests and errors. Utilization of processor and memory are facts of the agent of this machine; while
-//! they are older than ten seconds, or there is no agent, they are not reported. gRPC then uses equal weights.
+//! The layer counts requests and errors. A call that its client gives up, at a deadline for instance, is an error. Utilization
+//! of processor and memory are facts of the agent of this machine; while they are older than ten seconds, or there is no
+//! agent, they are not reported. gRPC then uses equal weights.
 //!
 //! # Invariants
 //! - A value that is not finite or is negative is not reported.
+//! - A report takes no system call and waits for no file. A thread of its own searches for an agent, while there is none.
 //! - The number of reports that are streamed at one time, their rate and the number of named values are bounded.
 //!
 //! Read in this order: `message`, [`Load`], `node`, [`LoadLayer`], [`OrcaService`].

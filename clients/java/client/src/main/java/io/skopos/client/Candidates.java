@@ -4,11 +4,18 @@ import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
 import java.util.function.LongSupplier;
+import java.util.regex.Pattern;
 
 /**
  * The addresses of candidates: the name itself without a port, one that the user gave, or one that the system's resolver
- * knows for the name. The resolver may block, so this is for a thread that may wait.
+ * knows for the name.
+ *
+ * <p>The resolver may block. A thread that may wait calls {@link #addressOf}; one that must not calls {@link #known}, while
+ * another one calls {@link #lookUp} again and again.
  */
 public final class Candidates {
     /** The system property with addresses of candidates: {@code n01=10.0.0.1,n02=10.0.0.2}. */
@@ -20,9 +27,16 @@ public final class Candidates {
     /** The most names that are kept. A profile has far fewer; names come from a file that others write. */
     private static final int MAX_NAMES = 10_000;
 
+    /** A number of an address of IPv4. A text that only looks like one would be asked of the resolver. */
+    private static final String OCTET = "(25[0-5]|2[0-4]\\d|1\\d\\d|\\d{1,2})";
+    private static final Pattern IPV4 = Pattern.compile(OCTET + "(\\." + OCTET + "){3}");
+
     private final Map<String, InetAddress> given;
     private final LongSupplier nanoTime;
-    private final Map<String, Found> found = new HashMap<>();
+    private final Function<String, InetAddress> resolver;
+    private final Map<String, Found> found = new ConcurrentHashMap<>();
+    /** Names that {@link #known} was asked for since they were looked up. */
+    private final Set<String> asked = ConcurrentHashMap.newKeySet();
 
     private static final class Found {
         private final InetAddress address;
@@ -35,8 +49,14 @@ public final class Candidates {
     }
 
     Candidates(Map<String, InetAddress> given, LongSupplier nanoTime) {
+        this(given, nanoTime, Candidates::resolve);
+    }
+
+    /** Makes candidates with another resolver, which returns null for a name that it does not know. */
+    Candidates(Map<String, InetAddress> given, LongSupplier nanoTime, Function<String, InetAddress> resolver) {
         this.given = given;
         this.nanoTime = nanoTime;
+        this.resolver = resolver;
     }
 
     /** Takes the addresses that {@link #PROPERTY} gives; an entry without a valid address is left out. */
@@ -52,7 +72,37 @@ public final class Candidates {
         return new Candidates(given, System::nanoTime);
     }
 
-    /** Returns the address of a candidate; null if it is not known. */
+    /**
+     * Returns the address of a candidate without waiting: one that is known now. Null if there is none, or not before the
+     * next {@link #lookUp}.
+     */
+    public InetAddress known(String name) {
+        if (given.containsKey(name) || isAddress(hostOf(name))) {
+            return addressOf(name);
+        }
+        Found last = found.get(name);
+        if (last == null) {
+            last = new Found(null, nanoTime.getAsLong() - LOOK_UP_NANOS);
+            keep(name, last);
+        }
+        asked.add(name);
+        return last.address;
+    }
+
+    /**
+     * Looks up each name that {@link #known} was asked for and that was not looked up for a minute. It waits for the resolver
+     * each time. A name that left the rank keeps the address that it had.
+     */
+    public void lookUp() {
+        for (Map.Entry<String, Found> entry : found.entrySet()) {
+            boolean isDue = nanoTime.getAsLong() - entry.getValue().at >= LOOK_UP_NANOS;
+            if (isDue && asked.remove(entry.getKey())) {
+                addressOf(entry.getKey());
+            }
+        }
+    }
+
+    /** Returns the address of a candidate; null if it is not known. It may wait for the resolver. */
     public InetAddress addressOf(String name) {
         InetAddress fixed = given.get(name);
         if (fixed != null) {
@@ -63,24 +113,40 @@ public final class Candidates {
         if (last != null && now - last.at < LOOK_UP_NANOS) {
             return last.address;
         }
-        InetAddress address = resolve(name);
+        InetAddress address = resolver.apply(name);
         if (address == null && last != null) {
             // A resolver that fails now does not take away an address that it gave before.
             address = last.address;
         }
-        if (found.size() >= MAX_NAMES) {
-            found.clear();
-        }
-        found.put(name, new Found(address, now));
+        keep(name, new Found(address, now));
         return address;
     }
 
-    private static InetAddress resolve(String name) {
+    private void keep(String name, Found address) {
+        if (found.size() >= MAX_NAMES) {
+            found.clear();
+            asked.clear();
+        }
+        found.put(name, address);
+    }
+
+    /** Returns a name without its port. */
+    private static String hostOf(String name) {
         // `10.0.0.2:9042` and `n02:9042` have a port; an address of IPv6 has more colons.
         int colon = name.indexOf(':');
         boolean hasPort = colon > 0 && colon == name.lastIndexOf(':');
+        return hasPort ? name.substring(0, colon) : name;
+    }
+
+    /** Returns true for an address, for which Java asks no resolver. */
+    private static boolean isAddress(String host) {
+        boolean isIpv6 = host.indexOf(':') >= 0 && (host.charAt(0) == ':' || Character.digit(host.charAt(0), 16) >= 0);
+        return isIpv6 || IPV4.matcher(host).matches();
+    }
+
+    private static InetAddress resolve(String name) {
         try {
-            return InetAddress.getByName(hasPort ? name.substring(0, colon) : name);
+            return InetAddress.getByName(hostOf(name));
         } catch (UnknownHostException | SecurityException e) {
             return null;
         }

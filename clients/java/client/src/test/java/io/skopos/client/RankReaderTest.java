@@ -11,8 +11,13 @@ import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 class RankReaderTest {
     private static final long SECOND = 1_000_000_000L;
@@ -92,6 +97,63 @@ class RankReaderTest {
         assertEquals(InetAddress.getByName("10.0.0.2"), candidates.addressOf("10.0.0.2:9042"));
         assertEquals(InetAddress.getByName("fd77::2"), candidates.addressOf("fd77::2"));
         assertNull(candidates.addressOf("no such=name"));
+    }
+
+    @Test
+    @Timeout(180)
+    void a_resolver_that_hangs_takes_no_known_address_away() throws Exception {
+        AtomicLong now = new AtomicLong();
+        CountDownLatch asked = new CountDownLatch(1);
+        CountDownLatch end = new CountDownLatch(1);
+        InetAddress first = InetAddress.getByName("10.0.0.7");
+        Candidates candidates = new Candidates(Map.of(), now::get, name -> {
+            if (now.get() == 0) {
+                return first;
+            }
+            asked.countDown();
+            awaited(end);
+            return null;
+        });
+        assertNull(candidates.known("n07"), "it was not looked up yet");
+        candidates.lookUp();
+        assertEquals(first, candidates.known("n07"));
+        now.set(61 * SECOND);
+        Thread resolver = new Thread(candidates::lookUp);
+        resolver.start();
+        asked.await();
+        assertEquals(first, candidates.known("n07"));
+        assertNull(candidates.known("n08"));
+        assertEquals(InetAddress.getByName("10.0.0.2"), candidates.known("10.0.0.2:9042"));
+        end.countDown();
+        resolver.join();
+        assertEquals(first, candidates.known("n07"), "a resolver that knows nothing now takes nothing away");
+    }
+
+    @Test
+    void a_name_that_is_not_asked_for_any_more_is_not_looked_up() throws IOException {
+        AtomicLong now = new AtomicLong();
+        List<String> resolved = new ArrayList<>();
+        InetAddress address = InetAddress.getByName("10.0.0.7");
+        Candidates candidates = new Candidates(Map.of(), now::get, name -> {
+            resolved.add(name);
+            return address;
+        });
+        candidates.known("n07");
+        candidates.lookUp();
+        now.set(61 * SECOND);
+        candidates.lookUp();
+        assertEquals(List.of("n07"), resolved);
+        assertEquals(address, candidates.known("n07"));
+        candidates.lookUp();
+        assertEquals(List.of("n07", "n07"), resolved);
+    }
+
+    private static void awaited(CountDownLatch latch) {
+        try {
+            latch.await();
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     @Test

@@ -23,8 +23,9 @@ import javax.management.ObjectName;
 /**
  * Orders the replicas of requests by the rank that the agent of this machine publishes.
  *
- * <p>A thread reads the rank ten times a second. A request reads one field and draws; it never waits, and nothing here throws
- * into it. A rank that is stale, absent, or lacks a replica gives null, and the caller takes its native order.
+ * <p>A thread reads the rank ten times a second, and another one looks up the addresses of candidates, so that a resolver
+ * that is slow or away takes no rank away. A request reads one field and draws; it never waits, and nothing here throws into
+ * it. A rank that is stale, absent, or lacks a replica gives null, and the caller takes its native order.
  */
 public final class ReplicaRanking implements ReplicaRankingMXBean, AutoCloseable {
     /** The system property that names the profile. */
@@ -35,6 +36,9 @@ public final class ReplicaRanking implements ReplicaRankingMXBean, AutoCloseable
 
     /** Time between two reads of the rank: a tenth of the usual tick of an agent. */
     private static final long READ_MILLIS = 100;
+
+    /** Time between two searches for names that are due to be looked up. */
+    private static final long LOOK_UP_MILLIS = 100;
 
     /** Reads until publishers and their candidates are looked for again: a second. */
     private static final int READS_UNTIL_REFRESH = 10;
@@ -61,7 +65,7 @@ public final class ReplicaRanking implements ReplicaRankingMXBean, AutoCloseable
      * Makes a ranking without a thread; the caller calls {@link #update}.
      *
      * @param refresh looks for publishers, called less often than {@code read}
-     * @param resolve returns the address of a candidate; null if it is not known
+     * @param resolve returns the address of a candidate without waiting; null if it is not known
      */
     public ReplicaRanking(
             String profile,
@@ -87,12 +91,26 @@ public final class ReplicaRanking implements ReplicaRankingMXBean, AutoCloseable
         RankReader reader = new RankReader(Segments.open(), profile);
         Candidates candidates = Candidates.ofProperties();
         ReplicaRanking ranking =
-                new ReplicaRanking(profile, reader::refresh, reader::read, candidates::addressOf, log);
+                new ReplicaRanking(profile, reader::refresh, reader::read, candidates::known, log);
         ranking.register();
-        Thread thread = new Thread(ranking::follow, "skopos-ranking");
+        ranking.begin(candidates::lookUp);
+        return ranking;
+    }
+
+    /**
+     * Starts the threads.
+     *
+     * @param lookUp looks up addresses that are not known or old; it may wait
+     */
+    void begin(Runnable lookUp) {
+        begin("skopos-ranking", this::follow);
+        begin("skopos-resolver", () -> lookUpNames(lookUp));
+    }
+
+    private static void begin(String name, Runnable work) {
+        Thread thread = new Thread(work, name);
         thread.setDaemon(true);
         thread.start();
-        return ranking;
     }
 
     /**
@@ -173,6 +191,22 @@ public final class ReplicaRanking implements ReplicaRankingMXBean, AutoCloseable
         }
     }
 
+    private void lookUpNames(Runnable lookUp) {
+        while (!isClosed) {
+            try {
+                try {
+                    lookUp.run();
+                } finally {
+                    Thread.sleep(LOOK_UP_MILLIS);
+                }
+            } catch (InterruptedException e) {
+                isClosed = true;
+            } catch (RuntimeException | LinkageError e) {
+                failures.increment();
+            }
+        }
+    }
+
     private void say() {
         boolean isActive = isActive();
         long now = System.nanoTime();
@@ -250,7 +284,7 @@ public final class ReplicaRanking implements ReplicaRankingMXBean, AutoCloseable
         return failures.sum();
     }
 
-    /** Ends the thread. Requests have their native order once the rank is too old. */
+    /** Ends the threads. Requests have their native order once the rank is too old. */
     @Override
     public void close() {
         isClosed = true;

@@ -15,7 +15,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.concurrent.CountDownLatch;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 class ReplicaRankingTest {
     private static final long HOUR = 3_600_000_000_000L;
@@ -142,6 +145,36 @@ class ReplicaRankingTest {
         ranking.update();
         assertEquals(List.of("n8"), ranking.getUnresolvedCandidates());
         assertNull(ranking.order(List.of(fast, near)));
+    }
+
+    @Test
+    @Timeout(180)
+    void the_rank_is_read_while_a_resolver_hangs() throws InterruptedException {
+        CountDownLatch hangs = new CountDownLatch(1);
+        CountDownLatch reads = new CountDownLatch(3);
+        CountDownLatch end = new CountDownLatch(1);
+        Rank fresh = Rank.of(Map.of("n1", new Rank.Candidate(1, 0)), HOUR);
+        Supplier<Rank> read = () -> {
+            if (hangs.getCount() == 0) {
+                reads.countDown();
+            }
+            return fresh;
+        };
+        try (ReplicaRanking running = new ReplicaRanking("db", () -> {}, read, this::resolved, message -> {})) {
+            running.begin(() -> {
+                hangs.countDown();
+                try {
+                    end.await();
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
+            });
+            reads.await();
+            assertTrue(running.isActive());
+            assertNotNull(running.order(List.of(fast)));
+        } finally {
+            end.countDown();
+        }
     }
 
     @Test

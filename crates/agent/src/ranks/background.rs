@@ -1,0 +1,181 @@
+//! A thread that writes texts, so that a file system that hangs does not hold up the agent.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use skopos_model::unpoisoned;
+
+/// Most bytes that wait: ten thousand outcomes among three candidates, or a few among a thousand. Further ones are left out.
+pub(super) const MAX_QUEUED_BYTES: u64 = 4 << 20;
+
+/// Time that the end of the agent waits for the texts in the queue. A disk that works writes them in less.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Stack of the thread: texts are on the heap, and a thread that hangs for ever should be cheap.
+const STACK_BYTES: usize = 256 << 10;
+
+/// A queue of texts with the thread that writes them. The thread ends with the queue.
+pub(super) struct Background {
+    /// `None` at the end.
+    texts: Option<Sender<String>>,
+    shared: Arc<Shared>,
+    ended: Receiver<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queued_bytes: AtomicU64,
+    written: AtomicU64,
+    left_out: AtomicU64,
+    /// The reason why the last text is not written.
+    error: Mutex<Option<String>>,
+}
+
+impl Background {
+    /// Starts a thread that calls `write` for each text.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub(super) fn start(
+        mut write: impl FnMut(&str) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (texts, queue) = channel::<String>();
+        let (alive, ended) = channel::<()>();
+        let shared = Arc::<Shared>::default();
+        let of_thread = Arc::clone(&shared);
+        let run = move || {
+            for text in queue {
+                of_thread.take(write(&text), text.len() as u64);
+            }
+            drop(alive);
+        };
+        let builder = thread::Builder::new().name("skopos-ranks".into()).stack_size(STACK_BYTES);
+        builder.spawn(run)?;
+        Ok(Self { texts: Some(texts), shared, ended })
+    }
+
+    /// Has a text written. A text for which there is no room is left out and counted.
+    pub(super) fn push(&self, text: String) {
+        let (shared, bytes) = (&self.shared, text.len() as u64);
+        let queued = shared.queued_bytes.load(Ordering::Relaxed);
+        if queued + bytes > MAX_QUEUED_BYTES {
+            shared.leave_out(format!("{queued} bytes wait to be written"));
+            return;
+        }
+        shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let sent = self.texts.as_ref().is_some_and(|texts| texts.send(text).is_ok());
+        if !sent {
+            shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            shared.leave_out("the thread that writes has ended".to_owned());
+        }
+    }
+
+    /// Returns the number of texts that were written.
+    pub(super) fn written(&self) -> u64 {
+        self.shared.written.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of texts that could not be written.
+    pub(super) fn left_out(&self) -> u64 {
+        self.shared.left_out.load(Ordering::Relaxed)
+    }
+
+    /// Returns the reason why the last text is not written.
+    pub(super) fn error(&self) -> Option<String> {
+        unpoisoned(self.shared.error.lock()).clone()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.texts = None;
+        // The thread has written all, or it hangs and ends with the process.
+        let _ = self.ended.recv_timeout(END_PATIENCE);
+    }
+}
+
+impl Shared {
+    fn take(&self, written: io::Result<()>, bytes: u64) {
+        match written {
+            Ok(()) => {
+                *unpoisoned(self.error.lock()) = None;
+                self.written.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(e) => self.leave_out(e.to_string()),
+        }
+        self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn leave_out(&self, reason: String) {
+        *unpoisoned(self.error.lock()) = Some(reason);
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Time that only ends a hang.
+    const PATIENCE: Duration = Duration::from_secs(180);
+
+    fn wait_until(is_done: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_done() {
+            assert!(begun.elapsed() < PATIENCE, "it does not happen");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn texts_beyond_the_queue_are_left_out_and_counted_while_the_file_hangs() {
+        let (open, gate) = channel::<()>();
+        let write = move |_: &str| gate.recv().map_err(io::Error::other);
+        let background = Background::start(write).expect("a thread");
+        let quarter = "x".repeat(MAX_QUEUED_BYTES as usize / 4);
+        for _ in 0..6 {
+            background.push(quarter.clone());
+        }
+        assert_eq!((background.written(), background.left_out()), (0, 2));
+        assert!(background.error().is_some_and(|e| e.contains("wait to be written")));
+        for _ in 0..4 {
+            open.send(()).expect("it waits");
+        }
+        wait_until(|| background.written() == 4);
+        assert_eq!(background.error(), None);
+        drop(open);
+        background.push("late".to_owned());
+        wait_until(|| background.left_out() == 3);
+        assert!(background.error().is_some());
+    }
+
+    #[test]
+    fn the_end_writes_what_waits_and_does_not_wait_for_a_file_that_hangs() {
+        let written = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&written);
+        let write = move |_: &str| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        let background = Background::start(write).expect("a thread");
+        (0..100).for_each(|_| background.push("a line\n".to_owned()));
+        let shared = Arc::clone(&background.shared);
+        drop(background);
+        wait_until(|| shared.written.load(Ordering::Relaxed) == 100);
+        assert_eq!(written.load(Ordering::Relaxed), 100);
+
+        let (open, gate) = channel::<()>();
+        let write = move |_: &str| gate.recv().map_err(io::Error::other);
+        let background = Background::start(write).expect("a thread");
+        background.push("a line\n".to_owned());
+        drop(background);
+        // The thread still hangs here, and goes on now.
+        drop(open);
+    }
+}
