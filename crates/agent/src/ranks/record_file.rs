@@ -70,7 +70,7 @@ impl RecordFile {
             return Err(io::Error::other("this is not a regular file"));
         }
         let mut header = Vec::new();
-        file.by_ref().take(self.header.len() as u64).read_to_end(&mut header)?;
+        io::Read::by_ref(&mut file).take(self.header.len() as u64).read_to_end(&mut header)?;
         if header != self.header.as_bytes() {
             return Ok(None);
         }
