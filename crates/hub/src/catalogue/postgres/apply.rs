@@ -111,7 +111,7 @@ impl Columns {
         self.hosts.push(array(hosts));
         self.tags.push(array(tags));
         // Words have letters and digits alone.
-        self.words.push(words.into_iter().collect::<Vec<_>>().join(" "));
+        self.words.push(words);
         self.content.push(document);
     }
 

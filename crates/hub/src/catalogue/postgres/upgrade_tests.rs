@@ -95,7 +95,6 @@ fn write(url: &str, version: usize, jobs: &[Stored]) {
     }
     for job in jobs {
         let of = &job.columns;
-        let words: Vec<&str> = job.words.iter().map(String::as_str).collect();
         write!(
             sql,
             "INSERT INTO job (site, job, generation, owner, project, name, application, queue, state, exit,
@@ -122,7 +121,7 @@ fn write(url: &str, version: usize, jobs: &[Stored]) {
             literal(&job.parts.to_string()),
             array(&job.hosts),
             array(&job.tags),
-            literal(&words.join(" ")),
+            literal(&job.words),
             literal(&job.document),
         )
         .expect("text");

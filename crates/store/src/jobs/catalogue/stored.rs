@@ -18,8 +18,8 @@ pub struct Stored {
     pub hosts: BTreeSet<String>,
     /// Its tags.
     pub tags: BTreeSet<String>,
-    /// Words by which it is found.
-    pub words: BTreeSet<String>,
+    /// Words by which it is found, each once, with a blank between two.
+    pub words: String,
     /// Number of words for which there was no room.
     pub unindexed_words: u64,
     /// The numbers of its parts.

@@ -122,10 +122,9 @@ fn write(transaction: &Transaction<'_>, stored: &Stored) -> rusqlite::Result<boo
     if known.is_some() {
         transaction.prepare_cached("DELETE FROM word WHERE rowid = ?1")?.execute([number])?;
     }
-    let words: Vec<&str> = stored.words.iter().map(String::as_str).collect();
     transaction
         .prepare_cached("INSERT INTO word (rowid, words) VALUES (?1, ?2)")?
-        .execute(params![number, words.join(" ")])?;
+        .execute(params![number, stored.words])?;
     let is_new = known.is_none();
     names(transaction, Names::HOSTS, number, &stored.hosts, is_new)?;
     names(transaction, Names::TAGS, number, &stored.tags, is_new)?;

@@ -101,9 +101,8 @@ fn write_job(connection: &Connection, number: i64, job: &Stored) -> rusqlite::Re
     )?;
     let document = "INSERT INTO document (number, content) VALUES (?1, ?2)";
     connection.execute(document, params![number, job.document])?;
-    let words: Vec<&str> = job.words.iter().map(String::as_str).collect();
     let word = "INSERT INTO word (rowid, words) VALUES (?1, ?2)";
-    connection.execute(word, params![number, words.join(" ")])?;
+    connection.execute(word, params![number, job.words])?;
     for (sql, names) in [
         ("INSERT INTO host (job, name) VALUES (?1, ?2)", &job.hosts),
         ("INSERT INTO tag (job, name) VALUES (?1, ?2)", &job.tags),
