@@ -1,6 +1,7 @@
 //! Changes.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hasher as _};
 
 use rusqlite::{
     CachedStatement, Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior,
@@ -80,22 +81,22 @@ fn remove(transaction: &Transaction<'_>, key: &JobKey) -> rusqlite::Result<bool>
 }
 
 const FIND: &str =
-    "SELECT number, parts, owner, project, application, state, started, ended FROM job
-     WHERE site = ?1 AND job = ?2 AND generation = ?3";
+    "SELECT number, parts, word_fingerprint, owner, project, application, state, started, ended
+     FROM job WHERE site = ?1 AND job = ?2 AND generation = ?3";
 
 const INSERT: &str =
-    "INSERT INTO job (name, queue, exit, nodes, samples, lost, used, requested, parts, owner,
-        project, application, state, started, ended, site, job, generation)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+    "INSERT INTO job (name, queue, exit, nodes, samples, lost, used, requested, parts,
+        word_fingerprint, owner, project, application, state, started, ended, site, job, generation)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
 
 const UPDATE: &str = "UPDATE job SET name = ?1, queue = ?2, exit = ?3, nodes = ?4, samples = ?5, lost = ?6, used = ?7,
-        requested = ?8, parts = ?9, owner = ?10, project = ?11, application = ?12, state = ?13, started = ?14,
-        ended = ?15 WHERE number = ?16";
+        requested = ?8, parts = ?9, word_fingerprint = ?10, owner = ?11, project = ?12, application = ?13,
+        state = ?14, started = ?15, ended = ?16 WHERE number = ?17";
 
 /// The same without the columns of indexes, which SQLite would write again although they are equal.
 const UPDATE_BESIDE_INDEXES: &str =
-    "UPDATE job SET name = ?1, queue = ?2, exit = ?3, nodes = ?4, samples = ?5,
-        lost = ?6, used = ?7, requested = ?8, parts = ?9 WHERE number = ?10";
+    "UPDATE job SET name = ?1, queue = ?2, exit = ?3, nodes = ?4, samples = ?5, lost = ?6,
+        used = ?7, requested = ?8, parts = ?9, word_fingerprint = ?10 WHERE number = ?11";
 
 /// The statements that write entries, which are prepared once for a change.
 struct Writer<'t> {
@@ -114,6 +115,7 @@ struct Writer<'t> {
 struct Known {
     number: i64,
     parts: String,
+    word_fingerprint: Option<i64>,
     owner: Option<String>,
     project: Option<String>,
     application: String,
@@ -127,12 +129,13 @@ impl Known {
         Ok(Self {
             number: row.get(0)?,
             parts: row.get(1)?,
-            owner: row.get(2)?,
-            project: row.get(3)?,
-            application: row.get(4)?,
-            state: row.get(5)?,
-            started: row.get(6)?,
-            ended: row.get(7)?,
+            word_fingerprint: row.get(2)?,
+            owner: row.get(3)?,
+            project: row.get(4)?,
+            application: row.get(5)?,
+            state: row.get(6)?,
+            started: row.get(7)?,
+            ended: row.get(8)?,
         })
     }
 
@@ -181,23 +184,27 @@ impl<'t> Writer<'t> {
         if known.as_ref().is_some_and(|known| stored.parts.are_fewer_than(&parts(known))) {
             return Ok(false);
         }
+        let fingerprint = fingerprint(&stored.words);
         let number = match &known {
-            None => self.insert(stored)?,
-            Some(known) => {
-                self.update(known, stored)?;
-                self.forget_words.execute([known.number])?;
-                known.number
-            }
+            None => self.insert(stored, fingerprint)?,
+            Some(known) => self.update(known, stored, fingerprint)?,
         };
         self.document.execute(params![number, stored.document])?;
-        self.words.execute(params![number, stored.words])?;
+        let has_words =
+            known.as_ref().is_some_and(|known| known.word_fingerprint == Some(fingerprint));
+        if !has_words {
+            if known.is_some() {
+                self.forget_words.execute([number])?;
+            }
+            self.words.execute(params![number, stored.words])?;
+        }
         self.hosts.write(number, &stored.hosts, known.is_none())?;
         self.tags.write(number, &stored.tags, known.is_none())?;
         Ok(true)
     }
 
     /// Adds a row, and returns its number.
-    fn insert(&mut self, stored: &Stored) -> rusqlite::Result<i64> {
+    fn insert(&mut self, stored: &Stored, fingerprint: i64) -> rusqlite::Result<i64> {
         let of = &stored.columns;
         self.insert.insert(params![
             of.name,
@@ -209,6 +216,7 @@ impl<'t> Writer<'t> {
             of.used,
             of.requested,
             stored.parts.to_string(),
+            fingerprint,
             of.owner,
             of.project,
             of.application,
@@ -221,7 +229,13 @@ impl<'t> Writer<'t> {
         ])
     }
 
-    fn update(&mut self, known: &Known, stored: &Stored) -> rusqlite::Result<()> {
+    /// Changes a row, and returns its number.
+    fn update(
+        &mut self,
+        known: &Known,
+        stored: &Stored,
+        fingerprint: i64,
+    ) -> rusqlite::Result<i64> {
         let (of, parts) = (&stored.columns, stored.parts.to_string());
         if known.is_indexed_as(of) {
             let values = params![
@@ -234,9 +248,10 @@ impl<'t> Writer<'t> {
                 of.used,
                 of.requested,
                 parts,
+                fingerprint,
                 known.number,
             ];
-            return self.update_beside_indexes.execute(values).map(drop);
+            return self.update_beside_indexes.execute(values).map(|_| known.number);
         }
         let values = params![
             of.name,
@@ -248,6 +263,7 @@ impl<'t> Writer<'t> {
             of.used,
             of.requested,
             parts,
+            fingerprint,
             of.owner,
             of.project,
             of.application,
@@ -256,8 +272,16 @@ impl<'t> Writer<'t> {
             of.ended,
             known.number,
         ];
-        self.update.execute(values).map(drop)
+        self.update.execute(values).map(|_| known.number)
     }
+}
+
+/// Returns the fingerprint of the words of an entry. Another version of the standard library may compute another one; then the
+/// words are written again.
+fn fingerprint(words: &str) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(words.as_bytes());
+    hasher.finish().cast_signed()
 }
 
 /// The statements of a table of names.
