@@ -22,8 +22,8 @@ use crate::backend::Backend;
 /// Longest name of a class or user. Names of programs and jobs are shorter.
 pub const MAX_NAME_BYTES: usize = 256;
 
-/// Most jobs that are records, the latest ones: a job counts half after fifty newer ones, so older ones hardly count.
-const MAX_JOBS: usize = 1000;
+/// Most tasks or jobs that are records, the latest ones: a task counts half after fifty newer ones, so older ones hardly count.
+const MAX_RECORDS: u32 = 1000;
 
 /// The resource of which a limit counts more than one value, and the one that is a request in the table of jobs.
 const MEMORY: &str = "resident_bytes_max";
@@ -123,10 +123,11 @@ impl EstimateQuestion {
         let archive = backend.source.archive_file().filter(|_| is_allowed && self.user.is_none());
         if let Some(archive) = archive.filter(|file| file.exists()) {
             let (archive, question) = (archive.to_path_buf(), self.clone());
-            let read = move || question.tasks(&archive);
-            let found = backend.engine.reading(caller, read).await?;
-            if let Some(proposal) = self.proposal("tasks", &found.map_err(EstimateError::Archive)?)
-            {
+            // The estimate is made on the thread that reads, which has the place of the caller.
+            let read =
+                move || question.tasks(&archive).map(|found| question.proposal("tasks", &found));
+            let proposal = backend.engine.reading(caller, read).await?;
+            if let Some(proposal) = proposal.map_err(EstimateError::Archive)? {
                 return Ok(proposal);
             }
         }
@@ -154,13 +155,12 @@ impl EstimateQuestion {
     }
 
     fn tasks(&self, archive: &std::path::Path) -> Result<Records, BoxError> {
-        let archive = Archive::read(archive)?;
+        let (archive, all) = (Archive::read(archive)?, Conditions::default());
+        let most = Some(MAX_RECORDS);
         Ok(match self.resource.name {
             // Schedulers that limit memory do it by control groups.
-            MEMORY => {
-                archive.memory_records(&self.class, Keeper::Kernel, &Conditions::default())?
-            }
-            _ => archive.records(&self.class, self.resource, &Conditions::default())?,
+            MEMORY => archive.memory_records(&self.class, Keeper::Kernel, &all, most)?,
+            _ => archive.records(&self.class, self.resource, &all, most)?,
         })
     }
 
@@ -171,12 +171,12 @@ impl EstimateQuestion {
         let sql = format!(
             "SELECT {} AS amount, wall_seconds AS held, CASE state WHEN 'completed' THEN 0.0 \
              WHEN 'out_of_memory' THEN 1.0 ELSE 2.0 END AS ended, requested_bytes AS requested FROM jobs WHERE application = '{}'{} AND ended_at IS NOT NULL \
-             ORDER BY started_at DESC LIMIT {MAX_JOBS}",
+             ORDER BY started_at DESC LIMIT {MAX_RECORDS}",
             self.resource.name,
             quoted(&self.class),
             user.unwrap_or_default(),
         );
-        let limits = Limits { rows: MAX_JOBS, threads: 1, ..Limits::default() };
+        let limits = Limits { rows: MAX_RECORDS as usize, threads: 1, ..Limits::default() };
         let answer = backend.engine.query(caller, &sql, &limits).await?;
         let mut found = Records::default();
         for batch in &answer.batches {
@@ -216,5 +216,45 @@ impl EstimateQuestion {
             (_, _) if is_complete => found.unknown += 1,
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use skopos_model::task::SUMMARY_VERSION;
+
+    use super::*;
+
+    #[test]
+    fn an_estimate_reads_the_latest_tasks_of_the_archive_alone() {
+        /// Tasks that are too many.
+        const OLDER: u32 = 7;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("archive.sqlite");
+        let mut archive = Archive::create(&path).expect("an archive");
+        for at in 0..MAX_RECORDS + OLDER {
+            let memory = json!({"value": 1000 + at, "unit": "bytes", "method": "procfs",
+                                "completeness": "sampled", "error_bound": null});
+            let report = json!({
+                "version": SUMMARY_VERSION,
+                "task": {"class": "align", "command": ["align"], "folder": "", "monitor": "skopos"},
+                "host": {"node": "n01", "kernel": "6", "cores": 2, "memory_bytes": 1},
+                "start_seconds": at, "end_seconds": at + 2, "level": 1,
+                "ended": {"exit_type": "normal", "status": 0, "signal": null, "limits": [], "guilty": null},
+                "resources": {"resident_bytes_max": memory}, "mechanisms": [],
+                "overhead": {"cpu_seconds": 0.0, "resident_bytes_max": 1, "stops": 0},
+                "disturbed": [], "findings": [], "processes": [], "processes_left_out": 0,
+            });
+            let document = report.to_string();
+            assert!(archive.add_document(document.as_bytes(), "", None).expect("added"));
+        }
+        drop(archive);
+        let question = EstimateQuestion::new("align".to_owned(), "memory").expect("a resource");
+        let found = question.tasks(&path).expect("read");
+        assert_eq!(found.evidence.len(), MAX_RECORDS as usize);
+        assert_eq!(found.evidence[0].record.value, 1000.0 + f64::from(OLDER));
+        let proposal = question.proposal("tasks", &found).expect("a proposal");
+        assert_eq!(proposal.estimate.count, MAX_RECORDS as usize);
     }
 }

@@ -55,6 +55,9 @@ pub struct PlacesMetadata {
     /// The last of these jobs, if others follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<JobName>,
+    /// Parts of the site's jobs that this answer lacks, for people: copies of the jobs of hubs that are away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// Addresses of other sites, by name. The client asks them itself, with its rights there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sites: BTreeMap<String, String>,

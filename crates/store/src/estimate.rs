@@ -40,6 +40,10 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Number of newer tasks after which a task counts half as much for the estimate.
 pub const HALF_LIFE: f64 = 50.0;
 
+/// The least weight of a task. Weights divide the evidence of others, so old ones must not reach zero; this one is far below
+/// the last digit of a sum that has a new task.
+const LEAST_WEIGHT: f64 = 1e-30;
+
 /// The multiple of the greatest limit that ended an attempt which the task is taken to need, if no task that
 /// used more is known. The next attempt then has a good chance, and after a few more the need is known.
 const BEYOND: f64 = 2.0;
@@ -110,7 +114,7 @@ pub fn estimate_from(evidence: &[Evidence], minimize: Minimize, max_risk: f64) -
     let mut whole: Vec<Weighted> = Vec::new();
     let mut censored: Vec<Weighted> = Vec::new();
     for (newer, one) in sound.enumerate() {
-        let weight = 0.5f64.powf(newer as f64 / HALF_LIFE);
+        let weight = 0.5f64.powf(newer as f64 / HALF_LIFE).max(LEAST_WEIGHT);
         let list = if one.is_censored { &mut censored } else { &mut whole };
         list.push(Weighted { record: one.record, weight });
     }
@@ -118,19 +122,36 @@ pub fn estimate_from(evidence: &[Evidence], minimize: Minimize, max_risk: f64) -
         return None;
     }
     let count = whole.len();
+    choose(redistributed(whole, censored), minimize, max_risk)
+        .map(|chosen| Estimate { count, ..chosen })
+}
+
+/// Gives the weight of each attempt that a limit ended to the tasks that needed more than its limit, in proportion to theirs.
+/// Both lists are sorted once, and the tasks above a limit share one factor.
+fn redistributed(mut whole: Vec<Weighted>, mut censored: Vec<Weighted>) -> Vec<Weighted> {
+    let by_value = |a: &Weighted, b: &Weighted| b.record.value.total_cmp(&a.record.value);
     // From the greatest limit down: what one adds may be what the next one needs.
-    censored.sort_by(|a, b| b.record.value.total_cmp(&a.record.value));
+    whole.sort_by(by_value);
+    censored.sort_by(by_value);
+    let mut rest = whole.into_iter().peekable();
+    // The tasks above the limit with their weights divided by `factor`, and the sum of their weights.
+    let (mut above, mut factor, mut sum): (Vec<Weighted>, f64, f64) = (Vec::new(), 1.0, 0.0);
     for Weighted { record, weight } in censored {
-        let is_greater = |one: &&mut Weighted| one.record.value > record.value;
-        let above: f64 = whole.iter_mut().filter(is_greater).map(|one| one.weight).sum();
-        if above == 0.0 {
-            let record = Record { value: BEYOND * record.value, ..record };
-            whole.push(Weighted { record, weight });
-            continue;
+        while let Some(task) = rest.next_if(|task| task.record.value > record.value) {
+            above.push(Weighted { weight: task.weight / factor, ..task });
+            sum += task.weight;
         }
-        whole.iter_mut().filter(is_greater).for_each(|one| one.weight *= 1.0 + weight / above);
+        if above.is_empty() {
+            let record = Record { value: BEYOND * record.value, ..record };
+            above.push(Weighted { record, weight });
+        } else {
+            factor *= 1.0 + weight / sum;
+        }
+        sum += weight;
     }
-    choose(whole, minimize, max_risk).map(|chosen| Estimate { count, ..chosen })
+    above.iter_mut().for_each(|task| task.weight *= factor);
+    above.extend(rest);
+    above
 }
 
 /// A record, and its share of the evidence.
@@ -238,4 +259,61 @@ pub fn rounded(allocation: f64) -> f64 {
     }
     let step = 2f64.powi(allocation.log2().floor() as i32) / STEPS;
     (allocation / step).ceil() * step
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn weighted() -> impl Strategy<Value = Weighted> {
+        let value = prop_oneof![(1..20i32).prop_map(f64::from), 1.0..100.0f64];
+        (value, 0.001..1.0f64).prop_map(|(value, weight)| {
+            let record = Record { value, seconds: 1.0 };
+            Weighted { record, weight }
+        })
+    }
+
+    /// Does the same as [`redistributed`], one attempt at a time.
+    fn one_by_one(mut whole: Vec<Weighted>, mut censored: Vec<Weighted>) -> Vec<Weighted> {
+        censored.sort_by(|a, b| b.record.value.total_cmp(&a.record.value));
+        for Weighted { record, weight } in censored {
+            let is_greater = |one: &&mut Weighted| one.record.value > record.value;
+            let above: f64 = whole.iter_mut().filter(is_greater).map(|one| one.weight).sum();
+            if above == 0.0 {
+                let record = Record { value: BEYOND * record.value, ..record };
+                whole.push(Weighted { record, weight });
+            }
+            let is_spread = above > 0.0;
+            let all = whole.iter_mut().filter(|one| is_spread && is_greater(one));
+            all.for_each(|one| one.weight *= 1.0 + weight / above);
+        }
+        whole
+    }
+
+    proptest! {
+        #[test]
+        fn weights_of_ended_attempts_go_to_the_tasks_that_needed_more(
+            whole in vec(weighted(), 1..60),
+            censored in vec(weighted(), 0..60),
+        ) {
+            let sorted = |mut all: Vec<Weighted>| {
+                all.sort_by(|a, b| {
+                    let by_value = a.record.value.total_cmp(&b.record.value);
+                    by_value.then(a.weight.total_cmp(&b.weight))
+                });
+                all
+            };
+            let expected = sorted(one_by_one(whole.clone(), censored.clone()));
+            let found = sorted(redistributed(whole, censored));
+            prop_assert_eq!(found.len(), expected.len());
+            for (found, expected) in found.iter().zip(&expected) {
+                prop_assert_eq!(found.record, expected.record);
+                let error = (found.weight - expected.weight).abs();
+                prop_assert!(error <= 1e-9 * expected.weight, "{:?}, {:?}", found, expected);
+            }
+        }
+    }
 }

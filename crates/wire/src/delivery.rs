@@ -10,6 +10,7 @@
 //!           "SKT" layout, 1, number of new records   all records are on the disk
 //!           "SKT" layout, 2, reason                  some are refused for good, the others are on the disk
 //!           "SKT" layout, 3, reason                  not now
+//!           "SKT" layout, 4, number of further jobs that run there, then as with 0   the list of jobs has no room for these
 //! ```
 
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub struct JobsOfNode {
     pub running: Vec<JobId>,
     /// Ids that the node sees, and that belong to jobs which have ended or run elsewhere.
     pub elsewhere: Vec<String>,
+    /// Number of further jobs that run there and that the node does not see. The list has no room for them.
+    pub left_out: u64,
 }
 
 /// A request of a node.
@@ -166,7 +169,14 @@ impl Delivered {
         let mut out = ANSWER.to_vec();
         match self {
             Self::Jobs(jobs) => {
-                out.push(0);
+                // A node of an earlier version understands a list that has all jobs.
+                match jobs.left_out {
+                    0 => out.push(0),
+                    left_out => {
+                        out.push(4);
+                        put_varint(&mut out, left_out);
+                    }
+                }
                 put_varint(&mut out, jobs.running.len() as u64);
                 for id in &jobs.running {
                     put_text(&mut out, id.job());
@@ -197,14 +207,15 @@ impl Delivered {
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = reader(bytes, ANSWER)?;
         let answer = match reader.byte()? {
-            0 => {
+            kind @ (0 | 4) => {
+                let left_out = if kind == 4 { reader.varint()? } else { 0 };
                 let count = few(reader.count(2)?)?;
                 let mut running = Vec::with_capacity(count);
                 for _ in 0..count {
                     let (job, generation) = (reader.text()?, reader.index()?);
                     running.push(JobId::new(job, generation).map_err(|_| Error::Text)?);
                 }
-                Self::Jobs(JobsOfNode { running, elsewhere: ids(&mut reader)? })
+                Self::Jobs(JobsOfNode { running, elsewhere: ids(&mut reader)?, left_out })
             }
             1 => Self::Sent(Sent::Acknowledged { new: reader.varint()? }),
             2 => Self::Sent(Sent::Refused(reason(reader.text()?))),
@@ -380,11 +391,13 @@ mod tests {
         ]
     }
 
-    fn answers() -> [Delivered; 4] {
+    fn answers() -> [Delivered; 5] {
         let id = |job: &str, generation| JobId::new(job, generation).expect("an id");
         let running = vec![id("7", 0), id("é", u32::MAX)];
+        let jobs = JobsOfNode { running, elsewhere: vec!["8".to_owned()], left_out: 0 };
         [
-            Delivered::Jobs(JobsOfNode { running, elsewhere: vec!["8".to_owned()] }),
+            Delivered::Jobs(jobs.clone()),
+            Delivered::Jobs(JobsOfNode { left_out: 300, ..jobs }),
             Delivered::Sent(Sent::Acknowledged { new: 300 }),
             Delivered::Sent(Sent::Refused("no".to_owned())),
             Delivered::Sent(Sent::Later("soon".to_owned())),

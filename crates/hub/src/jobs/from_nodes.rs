@@ -1,6 +1,6 @@
 //! Records that nodes deliver over the live plane, and the jobs that run on them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,24 +44,27 @@ impl FromNodes {
         let of_node = Filter { host: Some(node.to_owned()), ..running(&jobs) };
         let is_running =
             |row: &JobRow| may_run(row.started, row.requested.get("wall_seconds").copied(), now());
-        let rows = find(&jobs, of_node)?.into_iter().filter(is_running).take(MAX_JOBS_OF_NODE);
-        let mut of_node = JobsOfNode::default();
-        of_node.running.extend(rows.map(|row| row.id));
-        let is_known = |id: &String| of_node.running.iter().any(|running| running.job() == id);
-        let seen: Vec<String> = seen.into_iter().filter(|id| !is_known(id)).collect();
+        let rows = find(&jobs, of_node)?.into_iter().filter(is_running);
+        let mut running: Vec<JobId> = rows.map(|row| row.id).collect();
+        let known: HashSet<&str> = running.iter().map(JobId::job).collect();
+        let unknown = seen.iter().filter(|id| !known.contains(id.as_str())).cloned();
+        let unknown: Vec<String> = unknown.collect();
+        // The node counts those that it sees itself.
+        let further = running.split_off(running.len().min(MAX_JOBS_OF_NODE));
+        let seen: HashSet<&str> = seen.iter().map(String::as_str).collect();
+        let left_out = further.iter().filter(|id| !seen.contains(id.job())).count() as u64;
+        let mut of_node = JobsOfNode { running, elsewhere: Vec::new(), left_out };
         let until = Instant::now() + LOOKUP_TIME;
-        for ids in seen.chunks(MAX_CONDITIONS) {
+        for ids in unknown.chunks(MAX_CONDITIONS) {
             if Instant::now() >= until {
                 return Err("the jobs of the node cannot be looked up in time".to_owned());
             }
             for standing in standings(&jobs, ids)? {
                 match standing {
-                    Standing::Open(id) if of_node.running.len() < MAX_JOBS_OF_NODE => {
-                        of_node.running.push(id);
-                    }
-                    Standing::Open(id) | Standing::Elsewhere(id) => {
-                        of_node.elsewhere.push(id.job().to_owned());
-                    }
+                    // The node knows of it, and counts it if it has no room for it either.
+                    Standing::Open(_) if of_node.running.len() >= MAX_JOBS_OF_NODE => {}
+                    Standing::Open(id) => of_node.running.push(id),
+                    Standing::Elsewhere(id) => of_node.elsewhere.push(id.job().to_owned()),
                 }
             }
         }
@@ -214,7 +217,7 @@ mod tests {
         while states != expected() {
             assert!(Instant::now() < until, "{states:?}");
             std::thread::sleep(std::time::Duration::from_millis(5));
-            let JobsOfNode { running, elsewhere } = ask(&seen);
+            let JobsOfNode { running, elsewhere, .. } = ask(&seen);
             let runs = running.into_iter().map(|id| (id.to_string(), "runs"));
             states = runs.chain(elsewhere.into_iter().map(|id| (id, "elsewhere"))).collect();
         }
@@ -229,12 +232,47 @@ mod tests {
             assert!(Instant::now() < until, "{:?}", ask(&many));
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        let JobsOfNode { running, mut elsewhere } = ask(&many);
+        let JobsOfNode { running, mut elsewhere, .. } = ask(&many);
         elsewhere.sort();
         assert_eq!(
             (running.len(), elsewhere),
             (3, vec!["lost".into(), "over".into(), "there".into()])
         );
+    }
+
+    #[test]
+    fn jobs_beyond_the_bound_of_an_answer_are_counted_and_are_not_elsewhere() {
+        /// Jobs that are too many.
+        const FURTHER: usize = 3;
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = JobsPlace::new(Some(folder.path().join("jobs")), "s", JobsSettings::default());
+        let jobs = FromNodes::new(Arc::new(place), Delivering::default());
+        let ask = |seen: &[&str]| {
+            let seen = seen.iter().map(|id| (*id).to_owned()).collect();
+            jobs.jobs_of("n01", seen).expect("an answer")
+        };
+        let begun = seconds();
+        let start = |at: usize| {
+            let start = format!(r#"{{"nodes":["n01"],"start_seconds":{}}}"#, begun - at as f64);
+            (format!("job{at}"), start)
+        };
+        let starts: Vec<(String, String)> = (0..MAX_JOBS_OF_NODE + FURTHER).map(start).collect();
+        let starts =
+            starts.iter().map(|(job, start)| (job.as_str(), 0, Kind::Start, start.as_str()));
+        // The catalogue hears of jobs in the order of their first records.
+        let orphan = ("orphan", 0, Kind::Metrics, r#"{"schema":"a","names":["b"]}"#);
+        store(&jobs, &std::iter::once(orphan).chain(starts).collect::<Vec<_>>());
+        let until = Instant::now() + std::time::Duration::from_secs(180);
+        while ask(&[]).left_out < FURTHER as u64 {
+            assert!(Instant::now() < until, "{:?}", ask(&[]));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        // The node sees the job that began first, and one whose start has not come.
+        let first = format!("job{}", MAX_JOBS_OF_NODE + FURTHER - 1);
+        let answer = ask(&[&first, "orphan"]);
+        assert_eq!((answer.running.len(), answer.left_out), (MAX_JOBS_OF_NODE, FURTHER as u64 - 1));
+        assert_eq!(answer.elsewhere, [""; 0]);
+        assert!(answer.running.iter().all(|id| id.job() != first && id.job() != "orphan"));
     }
 
     #[test]

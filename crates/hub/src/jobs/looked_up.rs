@@ -1,6 +1,6 @@
 //! The jobs of a batch that were looked up: in the catalogue for the policy, in the segments for their sequences.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use skopos_model::job::{JobId, JobStart};
 use skopos_store::jobs::catalogue;
@@ -14,21 +14,42 @@ use super::stored::{Lookup, LookupPlace, StoreError};
 /// The most jobs of a batch that are looked up once.
 const MAX_KNOWN: usize = 1024;
 
-/// The jobs of a batch that were looked up.
+/// The jobs of a batch that were looked up. Other streams have turns between a look-up and its use, so it counts only for a job
+/// that the intake does not have.
 #[derive(Debug, Default)]
 pub struct LookedUp {
-    pub(super) known: HashMap<JobId, Known>,
+    finished: HashMap<JobId, Finished>,
     /// The sealed parts of the job of the next record.
     pub(super) parts: Option<ReadParts>,
 }
 
+/// A job that the intake did not have.
+#[derive(Debug)]
+struct Finished {
+    /// The part of its start that the policy needs; `None` if the catalogue has no start.
+    start: Option<JobStart>,
+    /// The last of its parts when the intake did not have it. A later part may have a start.
+    last_part: Option<u32>,
+}
+
 impl LookedUp {
-    /// Notes what is known about a job.
-    pub(super) fn know(&mut self, id: JobId, known: Known) {
-        if self.known.len() >= MAX_KNOWN {
-            self.known.clear();
+    /// Notes the entry of a job that the intake did not have when `last_part` was the last of its parts.
+    fn know(&mut self, id: JobId, entry: Option<JobEntry>, last_part: Option<u32>) {
+        if self.finished.len() >= MAX_KNOWN {
+            self.finished.clear();
         }
-        self.known.insert(id, known);
+        let start = entry.and_then(|entry| entry.start).map(|start| {
+            let JobStart { user, project, nodes, .. } = start.value;
+            JobStart { user, project, nodes, ..JobStart::default() }
+        });
+        self.finished.insert(id, Finished { start, last_part });
+    }
+
+    /// Returns the start of a job that the intake does not have now, if it has one; `None` if it was not looked up, or if a part
+    /// was sealed since.
+    pub(super) fn start(&self, id: &JobId, last_part: Option<u32>) -> Option<Option<&JobStart>> {
+        let known = self.finished.get(id).filter(|known| known.last_part == last_part)?;
+        Some(known.start.as_ref())
     }
 }
 
@@ -41,9 +62,9 @@ impl Shared {
     ) -> Result<(), StoreError> {
         let id = &lookup.id;
         match lookup.place {
-            LookupPlace::Catalogue => {
+            LookupPlace::Catalogue { last_part } => {
                 let entry = self.finished(id).map_err(|e| StoreError::Busy(described(&e)))?;
-                looked_up.know(id.clone(), entry.as_ref().map(Known::of).unwrap_or_default());
+                looked_up.know(id.clone(), entry, last_part);
             }
             LookupPlace::Segments => {
                 let of_site = OfSite { site: &self.site, lts: &self.lts };
@@ -68,39 +89,5 @@ impl Shared {
             }
             found => found,
         }
-    }
-}
-
-/// The part of a job's entry that the policy needs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Known {
-    pub(super) user: Option<String>,
-    project: Option<String>,
-    has_start: bool,
-    /// Nodes of its start.
-    pub(super) nodes: BTreeSet<String>,
-}
-
-impl Known {
-    pub(super) fn of(entry: &JobEntry) -> Self {
-        let start = entry.start.as_ref();
-        Self {
-            user: entry.user().map(str::to_owned),
-            project: entry.project().map(str::to_owned),
-            has_start: start.is_some(),
-            nodes: start.map(|start| start.value.nodes.clone()).unwrap_or_default(),
-        }
-    }
-
-    /// Returns true if a start names another user or project than the known one.
-    pub(super) fn is_taken_by(&self, start: &JobStart) -> bool {
-        let is_other = |known: &Option<String>, told: &str| known.as_deref().unwrap_or("") != told;
-        self.has_start
-            && (is_other(&self.user, &start.user) || is_other(&self.project, &start.project))
-    }
-
-    /// Returns true if the job is known to run on other nodes alone.
-    pub(super) fn is_elsewhere(&self, node: &str) -> bool {
-        !self.nodes.is_empty() && !self.nodes.contains(node)
     }
 }

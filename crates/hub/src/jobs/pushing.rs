@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use skopos_access::{Action, Caller, may};
-use skopos_model::job::{JobId, JobRecord, Kind};
+use skopos_model::job::{JobId, JobRecord, JobStart, Kind};
 use skopos_store::jobs::{PushOutcome, Pushed, Refusal, SealedParts};
 
 use super::counts::add;
-use super::looked_up::{Known, LookedUp};
+use super::looked_up::LookedUp;
 use super::sealed::{OfSite, ReadParts};
 use super::shared::{Shared, described, now};
 use super::stored::{Lookup, LookupPlace, Session, StoreError};
@@ -41,12 +41,6 @@ impl Shared {
         }
         let outcome = self.push_allowed(session, pushed, looked_up)?;
         looked_up.parts = None;
-        if pushed.record.kind == Kind::Start
-            && let Ok(id) = pushed.record.id()
-        {
-            // It changes what is known.
-            looked_up.known.remove(&id);
-        }
         Ok(outcome)
     }
 
@@ -97,12 +91,13 @@ impl Shared {
         })
     }
 
-    /// Asks the policy whether a caller may store a record.
+    /// Asks the policy whether a caller may store a record. Other streams store records between the turns of this one, so the
+    /// intake is asked for each record, and the jobs that were looked up only if it does not have the job.
     fn check(
         &self,
         caller: &Caller,
         record: &JobRecord<'_>,
-        looked_up: &mut LookedUp,
+        looked_up: &LookedUp,
     ) -> Result<(), NotStored> {
         let refused = |why: String| NotStored::Record(why);
         let id = record.id().map_err(|e| refused(e.to_string()))?;
@@ -110,40 +105,58 @@ impl Shared {
             // The latest start of a job counts, so none may be later than all others for ever.
             return Err(refused("the time of the record is in the future".to_owned()));
         }
-        if !looked_up.known.contains_key(&id) {
-            let running = self.intake().job(&id).map(|job| Known::of(job.entry()));
-            let Some(known) = running else {
-                return Err(NotStored::Lookup(Lookup { id, place: LookupPlace::Catalogue }));
-            };
-            looked_up.know(id.clone(), known);
-        }
-        let Some(job) = looked_up.known.get(&id) else { return Ok(()) };
-        let start = match record.kind {
+        let new = match record.kind {
             Kind::Start => Some(record.start().map_err(|e| refused(described(&e)))?),
             _ => None,
         };
-        let is_taken = start.as_ref().is_some_and(|start| job.is_taken_by(start));
-        let (owner, is_elsewhere) = match (&start, caller) {
-            // A new job belongs to the user that its start names, if its id is one of that user's.
-            (Some(start), Caller::User(user)) if job.user.is_none() => {
-                let is_own =
-                    record.job.strip_prefix(&user.name).is_some_and(|it| it.starts_with('/'));
-                (Some(start.user.clone()).filter(|_| is_own && job.nodes.is_empty()), false)
+        let intake = self.intake();
+        let known = match intake.job(&id) {
+            Some(job) => job.entry().start.as_ref().map(|start| &start.value),
+            None => {
+                let last_part = self.lts.last_part(&id);
+                looked_up.start(&id, last_part).ok_or_else(|| {
+                    NotStored::Lookup(Lookup { id, place: LookupPlace::Catalogue { last_part } })
+                })?
             }
-            (Some(start), Caller::Node(names)) => (
-                job.user.clone(),
-                !start.nodes.contains(&names.node) || job.is_elsewhere(&names.node),
-            ),
-            (None, Caller::Node(names)) => (job.user.clone(), job.is_elsewhere(&names.node)),
-            _ => (job.user.clone(), false),
         };
-        let node = Some(record.node).filter(|node| !node.is_empty());
-        may(caller, Action::StoreJob { node, owner: owner.as_deref(), is_elsewhere })
-            .map_err(|denied| refused(denied.to_string()))?;
-        // The answer says that a job is taken only to a caller that may store its records.
-        match is_taken {
-            true => Err(refused("the job belongs to another user or project".to_owned())),
-            false => Ok(()),
+        allow(caller, record, new.as_ref(), known).map_err(refused)
+    }
+}
+
+/// Asks the policy whether a caller may store a record of a job. `new` is the start that the record is, and `known` is the
+/// job's start.
+fn allow(
+    caller: &Caller,
+    record: &JobRecord<'_>,
+    new: Option<&JobStart>,
+    known: Option<&JobStart>,
+) -> Result<(), String> {
+    let nodes = known.map(|known| &known.nodes).filter(|nodes| !nodes.is_empty());
+    let user = known.map(|known| known.user.as_str()).filter(|user| !user.is_empty());
+    // The job is known to run on other nodes alone.
+    let is_elsewhere = |node: &str| nodes.is_some_and(|nodes| !nodes.contains(node));
+    let (owner, is_elsewhere) = match (new, caller) {
+        // A new job belongs to the user that its start names, if its id is one of that user's.
+        (Some(new), Caller::User(caller)) if user.is_none() => {
+            let is_own =
+                record.job.strip_prefix(&caller.name).is_some_and(|it| it.starts_with('/'));
+            (Some(new.user.as_str()).filter(|_| is_own && nodes.is_none()), false)
         }
+        (Some(new), Caller::Node(names)) => {
+            (user, !new.nodes.contains(&names.node) || is_elsewhere(&names.node))
+        }
+        (None, Caller::Node(names)) => (user, is_elsewhere(&names.node)),
+        _ => (user, false),
+    };
+    let node = Some(record.node).filter(|node| !node.is_empty());
+    may(caller, Action::StoreJob { node, owner, is_elsewhere })
+        .map_err(|denied| denied.to_string())?;
+    let is_taken = known
+        .zip(new)
+        .is_some_and(|(known, new)| known.user != new.user || known.project != new.project);
+    // The answer says that a job is taken only to a caller that may store its records.
+    match is_taken {
+        true => Err("the job belongs to another user or project".to_owned()),
+        false => Ok(()),
     }
 }

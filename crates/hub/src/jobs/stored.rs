@@ -83,8 +83,8 @@ pub struct Lookup {
 /// The place in which a job is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LookupPlace {
-    /// The catalogue, for the policy.
-    Catalogue,
+    /// The catalogue, for the policy. `last_part` is the last sealed part of the job, which the intake does not have.
+    Catalogue { last_part: Option<u32> },
     /// The segments, for the sequences that they have.
     Segments,
 }

@@ -62,7 +62,7 @@ fn store(
 pub(super) fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !ready() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "gave up waiting: {what}");
+        assert!(begun.elapsed() < Duration::from_secs(180), "gave up waiting: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -218,4 +218,64 @@ fn a_stream_ends_when_the_storage_has_lost_records_that_were_not_durable() {
     jobs.shared.reopened.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     assert!(matches!(store(session, 1), Err(StoreError::Lost)));
     assert_eq!(store(jobs.session(), 1).expect("a new stream").accepted, 1);
+}
+
+/// Stores one record of the node `n01` in a turn of its stream. Returns the effect and the reason why it was not taken.
+fn push(
+    jobs: &Jobs,
+    looked_up: &mut LookedUp,
+    job: &str,
+    (sequence, kind, document): (i64, Kind, &str),
+) -> (Stored, Option<StoreError>) {
+    let (caller, content) = (node("n01"), document.as_bytes());
+    let turn = block_on(jobs.turn(&caller, 0));
+    let record = JobRecord { kind, job, generation: 0, node: "n01", time: now(), content };
+    jobs.store_in(turn, (jobs.session(), &caller), ("p", 1), looked_up, |visit| {
+        visit(sequence, record)
+    })
+}
+
+#[test]
+fn a_start_that_came_since_a_look_up_decides_who_may_store_records_of_its_job() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let jobs = open(folder.path());
+    let looked_up = &mut LookedUp::default();
+    let end = (Kind::End, r#"{"state":"failed"}"#);
+    let own = (Kind::Start, r#"{"user":"eve","nodes":["n01"]}"#);
+    let other = |job: &str, sequence, (kind, document)| {
+        store(&jobs, &node("n02"), (job, "n02"), (sequence, kind, document)).expect("its node");
+    };
+    let start = (Kind::Start, r#"{"user":"ann","nodes":["n02"]}"#);
+    let look_up = |looked_up: &mut LookedUp, job: &str, (kind, document)| {
+        let (_, rest) = push(&jobs, looked_up, job, (0, kind, document));
+        let Some(StoreError::Lookup(lookup)) = rest else { panic!("{job} is known: {rest:?}") };
+        jobs.look_up(&lookup, looked_up).expect("looked up");
+    };
+    let counts = |looked_up: &mut LookedUp, job: &str, (sequence, kind, document)| {
+        let (stored, rest) = push(&jobs, looked_up, job, (sequence, kind, document));
+        assert!(rest.is_none(), "{job}: {rest:?}");
+        (stored.accepted, stored.refused)
+    };
+
+    // The other node stores the start between the look-up and the next turn.
+    look_up(looked_up, "7", end);
+    other("7", 0, start);
+    assert_eq!(counts(looked_up, "7", (0, end.0, end.1)), (0, 1));
+
+    // It stores the start after a record that the look-up allowed.
+    look_up(looked_up, "8", end);
+    assert_eq!(counts(looked_up, "8", (1, end.0, end.1)), (1, 0));
+    other("8", 1, start);
+    assert_eq!(counts(looked_up, "8", (2, own.0, own.1)), (0, 1));
+
+    // The job has started, ended and left the intake.
+    look_up(looked_up, "9", own);
+    let _awaiting = jobs.await_sealed();
+    other("9", 2, start);
+    other("9", 3, end);
+    eventually("the job is sealed", || jobs.shared.intake().job(&id("9")).is_none());
+    look_up(looked_up, "9", own);
+    assert_eq!(counts(looked_up, "9", (3, own.0, own.1)), (0, 1));
+    let entry = jobs.entry(&Caller::Owner, &id("9")).expect("read").expect("known");
+    assert_eq!(entry.user(), Some("ann"));
 }

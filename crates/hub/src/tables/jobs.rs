@@ -12,7 +12,7 @@ use skopos_query::arrow::array::{
 };
 use skopos_query::{BoxError, Column, Fingerprint, Literal, Rows, Scan, Table};
 use skopos_store::jobs::catalogue::{
-    Amount, MAX_CONDITIONS, MAX_PAGE, ResourceRange, Stored, words_of,
+    Amount, Columns, MAX_CONDITIONS, MAX_PAGE, ResourceRange, words_of,
 };
 use skopos_store::jobs::{Cursor, Filter, JobEntry, JobRow, PageRequest, Visibility};
 
@@ -313,7 +313,7 @@ impl JobsOf {
         }
         let page = self.jobs.search_entries(caller, filter, &self.request)?;
         let shown = |entry: &JobEntry| -> Result<Shown, BoxError> {
-            let row = Stored::of(entry)?.columns.row();
+            let row = Columns::of(entry)?.row();
             let odd = |(what, text)| format!("the catalogue has an odd {what}: {text}");
             let row = row.map_err(odd)?;
             let texts = OF_ENTRIES.map(|(_, text, _)| Some(text(entry)));

@@ -224,8 +224,8 @@ fn estimates(archive: &Archive, class: &Class, scan: &Scan) -> Result<Batch, Box
     for resource in wanted(scan) {
         let found: Records = match resource.name {
             // A limit on memory counts resident memory and files of tmpfs.
-            MEMORY => archive.memory_records(&class.name, Keeper::Samples, &all)?,
-            _ => archive.records(&class.name, resource, &all)?,
+            MEMORY => archive.memory_records(&class.name, Keeper::Samples, &all, None)?,
+            _ => archive.records(&class.name, resource, &all, None)?,
         };
         for (goal, minimize) in [("waste", Minimize::Waste), ("retries", Minimize::Retries)] {
             let Some(of) = estimate_from(&found.evidence, minimize, MAX_RISK) else { continue };

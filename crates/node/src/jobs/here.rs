@@ -39,7 +39,7 @@ impl JobsHere {
     /// Returns the jobs that run here, and the number of further ones, which are left out. A job of which only the id is known
     /// is its first run.
     pub(super) fn jobs(&self) -> (Vec<JobId>, u64) {
-        let JobsOfNode { running, elsewhere } = &self.told;
+        let JobsOfNode { running, elsewhere, left_out: no_room } = &self.told;
         let is_new = |id: &&String| {
             !elsewhere.contains(id) && !running.iter().any(|running| running.job() == *id)
         };
@@ -47,7 +47,7 @@ impl JobsHere {
         let mut jobs: Vec<JobId> = running.iter().cloned().chain(new).collect();
         let left_out = jobs.len().saturating_sub(MAX_JOBS_OF_NODE);
         jobs.truncate(MAX_JOBS_OF_NODE);
-        (jobs, left_out as u64)
+        (jobs, left_out as u64 + no_room)
     }
 }
 
@@ -73,6 +73,7 @@ mod tests {
         let told = JobsOfNode {
             running: vec![id("7", 1), id("run/9", 0)],
             elsewhere: vec!["8".to_owned()],
+            left_out: 0,
         };
         here.learn(told.clone());
         assert_eq!(jobs(&here), ["7.g1", "run/9"]);
@@ -95,8 +96,8 @@ mod tests {
         here.see(names(0, MAX_JOBS_OF_NODE).collect());
         let id = |job: String| JobId::new(job, 0).expect("an id");
         let running = names(MAX_JOBS_OF_NODE, MAX_JOBS_OF_NODE + 3).map(id).collect();
-        here.learn(JobsOfNode { running, elsewhere: Vec::new() });
+        here.learn(JobsOfNode { running, elsewhere: Vec::new(), left_out: 4 });
         let (jobs, left_out) = here.jobs();
-        assert_eq!((jobs.len(), left_out), (MAX_JOBS_OF_NODE, 3));
+        assert_eq!((jobs.len(), left_out), (MAX_JOBS_OF_NODE, 3 + 4));
     }
 }

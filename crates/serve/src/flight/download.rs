@@ -81,9 +81,9 @@ const HINT: &str = "it is {\"skopos_jobs\":1,\"jobs\":[{\"job\":\"4711\"}]}, or 
 
 /// Answers requests about downloads.
 #[derive(Clone)]
-pub(super) struct Downloads(Arc<Inner>);
+pub(super) struct Downloads(pub(super) Arc<Inner>);
 
-struct Inner {
+pub(super) struct Inner {
     engine: Arc<Engine>,
     place: Arc<JobsPlace>,
     counts: Arc<Counts>,
@@ -399,14 +399,14 @@ impl Inner {
         self.place.get().map_err(|e| failed(caller, &e))
     }
 
-    /// Returns the jobs that the caller may read and that pass a condition of SQL, by id and run; one more than an answer
-    /// has if others follow.
+    /// Returns the jobs that the caller may read and that pass a condition of SQL; one more than an answer has if others
+    /// follow.
     async fn matching(
         &self,
         caller: &Caller,
         condition: &str,
         after: Option<&JobName>,
-    ) -> Result<BTreeSet<JobId>, Status> {
+    ) -> Result<Matching, Status> {
         let after = after.map_or(String::new(), |after| {
             let job = after.job.replace('\'', "''");
             let generation = after.generation.unwrap_or(0);
@@ -432,26 +432,31 @@ impl Inner {
                 ids.extend(JobId::new(jobs.value(row), run));
             }
         }
-        Ok(ids)
+        Ok(Matching { ids, missing: answer.missing })
     }
 
-    /// Answers where jobs lie.
-    fn answer(
+    /// Answers where jobs lie. `matching` are those that pass the condition of the command.
+    pub(super) fn answer(
         &self,
         caller: &Caller,
         command: PlacesCommand,
-        found: Option<BTreeSet<JobId>>,
+        matching: Option<Matching>,
     ) -> Result<FlightInfo, Status> {
-        let sources = self.sources(caller)?;
+        let Matching { mut ids, mut missing } = matching.unwrap_or_default();
+        let copies = self.place.shown_copies().map_err(|e| failed(caller, &e))?;
+        missing.extend(copies.missing());
+        missing.sort_unstable();
+        missing.dedup();
+        // The jobs of this hub come first.
+        let sources: Vec<Arc<Jobs>> = self.jobs(caller)?.into_iter().chain(copies.jobs).collect();
         let Some(first) = sources.first() else {
-            return info(Vec::new(), 0, &self.metadata(0, None));
+            return self.described(caller, Found::default(), missing, &command.records);
         };
         if self.identity.is_none() {
             // The folder has the key of tickets, also if the hub has nothing but copies.
             self.place.open().map_err(|e| failed(caller, &e))?;
         }
         let mut reading = first.reading(caller, Question::Places);
-        let mut ids = found.unwrap_or_default();
         let is_full = ids.len() > MAX_FOUND;
         for name in &command.jobs {
             reading.id(&name.job);
@@ -483,23 +488,14 @@ impl Inner {
             found.after = ids.last().cloned();
         }
         reading.jobs(found.places.iter().map(|(_, places)| places.jobs).sum());
-        self.described(caller, found, &command.records)
-    }
-
-    /// Returns the jobs of this hub, and the copies of those of hubs that are away.
-    fn sources(&self, caller: &Caller) -> Result<Vec<Arc<Jobs>>, Status> {
-        let copies = self.place.shown_copies().map_err(|e| failed(caller, &e))?;
-        if let Some(hub) = copies.being_read.first() {
-            let text = format!("the copy of the jobs of {hub} is still being read");
-            return Err(status::with_hint(Code::Unavailable, &text, Some("ask again")));
-        }
-        Ok(self.jobs(caller)?.into_iter().chain(copies.jobs).collect())
+        self.described(caller, found, missing, &command.records)
     }
 
     fn described(
         &self,
         caller: &Caller,
         Found { places, after }: Found,
+        missing: Vec<String>,
         wanted: &Wanted,
     ) -> Result<FlightInfo, Status> {
         let (mut endpoints, mut total) = (Vec::new(), 0);
@@ -518,19 +514,17 @@ impl Inner {
                 endpoints.push(locations.iter().fold(endpoint, located));
             }
         }
-        info(endpoints, total, &self.metadata(count, after))
-    }
-
-    /// Returns the metadata of an answer with `jobs` jobs. They name the other sites also where this hub has no jobs.
-    fn metadata(&self, jobs: u64, after: Option<JobId>) -> PlacesMetadata {
         let name =
             |id: JobId| JobName { job: id.job().to_owned(), generation: Some(id.generation()) };
-        PlacesMetadata {
+        // They name the other sites also where this hub has no jobs.
+        let metadata = PlacesMetadata {
             site: self.place.site().to_owned(),
-            jobs,
+            jobs: count,
             after: after.map(name),
+            missing,
             sites: self.place.sites().clone(),
-        }
+        };
+        info(endpoints, total, &metadata)
     }
 
     /// Returns the locations of some jobs; none if they are at the hub that was asked alone.
@@ -626,7 +620,16 @@ impl Inner {
     }
 }
 
+/// The jobs that pass a condition, by id and run.
+#[derive(Default)]
+pub(super) struct Matching {
+    ids: BTreeSet<JobId>,
+    /// Parts of the site's jobs to which the condition was not applied, for people.
+    missing: Vec<String>,
+}
+
 /// The places of jobs in each source, and the last of these jobs if others follow.
+#[derive(Default)]
 struct Found {
     places: Vec<(Arc<Jobs>, Places)>,
     after: Option<JobId>,

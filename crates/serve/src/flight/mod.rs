@@ -23,6 +23,8 @@ mod plain_data;
 mod put;
 mod ticket;
 mod download;
+#[cfg(test)]
+mod download_tests;
 mod keep;
 mod pieces;
 mod dial;

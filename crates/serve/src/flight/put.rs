@@ -398,7 +398,7 @@ mod tests {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).max_blocking_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let all = runtime.block_on(async {
+        let (waited, all) = runtime.block_on(async {
             let held = jobs.turn(&Caller::Owner, 0).await;
             let streams = ["ann", "bob", "eve"].map(|name| {
                 let mut put = stream_of(&jobs, name);
@@ -411,23 +411,31 @@ mod tests {
                 };
                 Jobs::numbers(Some(&jobs)).into_iter().find_map(number).unwrap_or_default()
             };
-            while waiting() < 3 * bytes_of(&start_of("ann/1", "ann")) {
-                tokio::task::yield_now().await;
-            }
+            let waited = timeout(PATIENCE, async {
+                // A stream that has failed waits no more.
+                while waiting() < 3 * bytes_of(&start_of("ann/1", "ann"))
+                    && !streams.iter().any(|stream| stream.is_finished())
+                {
+                    tokio::task::yield_now().await;
+                }
+            });
+            let waited = waited.await;
             drop(held);
-            timeout(PATIENCE, async {
+            let all = timeout(PATIENCE, async {
                 let mut all = Vec::new();
                 for stream in streams {
-                    let stored = stream.await.expect("no panic").expect("stored");
-                    all.push((stored.accepted, stored.refusals));
+                    let stored = stream.await.expect("no panic");
+                    let stored = stored.map_err(|status| status.to_string());
+                    all.push(stored.map(|stored| (stored.accepted, stored.refusals)));
                 }
                 all
-            })
-            .await
+            });
+            (waited, all.await)
         });
         // A thread that waits for ever would keep the test from its end.
         runtime.shutdown_background();
-        assert_eq!(all.expect("no stream waits for ever"), vec![(1, Vec::new()); 3]);
+        assert_eq!(all.expect("no stream waits for ever"), vec![Ok((1, Vec::new())); 3]);
+        assert!(waited.is_ok(), "not all streams wait for their turn");
     }
 
     #[test]

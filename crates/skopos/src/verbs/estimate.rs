@@ -90,10 +90,10 @@ pub(crate) fn run(global: &Global, args: &EstimateArgs) -> Result<ExitCode, Fail
     let found = match resource.name {
         // A limit on memory counts what its keeper counts here.
         MEMORY if skopos_task::kernel_keeps_memory() => {
-            archive.memory_records(&args.class, Keeper::Kernel, &conditions)
+            archive.memory_records(&args.class, Keeper::Kernel, &conditions, None)
         }
-        MEMORY => archive.memory_records(&args.class, Keeper::Samples, &conditions),
-        _ => archive.records(&args.class, resource, &conditions),
+        MEMORY => archive.memory_records(&args.class, Keeper::Samples, &conditions, None),
+        _ => archive.records(&args.class, resource, &conditions, None),
     };
     let found = found.map_err(|e| failure(&e))?;
     let Some(chosen) = estimate_from(&found.evidence, args.minimize.into(), args.max_risk) else {

@@ -154,6 +154,33 @@ fn jobs_are_fetched_once_and_again_only_what_is_not_whole() {
     assert!(log["n"].as_u64().is_some_and(|n| n >= 20_000), "{log}");
 }
 
+#[test]
+fn jobs_are_fetched_beside_a_copy_that_cannot_be_read_and_the_copy_is_missing() {
+    let mut server = FlightServer::start();
+    store(server.up.path(), ("4711", "ann", "astro"), 3, true);
+    eventually("the job is sealed", || is_sealed(server.up.path(), 1));
+    server.up.kill();
+    let copy = server.up.path().join("state/replicas/hub9");
+    fs::create_dir_all(&copy).expect("a folder");
+    fs::write(copy.join("replica"), "torn").expect("written");
+    server.restart();
+    let out = server.up.path().join("out");
+    let out = out.to_str().expect("text");
+    for (place, question) in
+        [("by-id", &["4711"][..]), ("by-condition", &["--where", "job = '4711'"])]
+    {
+        let out = format!("{out}/{place}");
+        let args = [&["job", "fetch", "--out", &out, "--json"], question].concat();
+        let (code, document) = fetched(&server.up.run(&args));
+        assert_eq!((code, &document["records"]), (1, &json!(6)), "{document}");
+        let missing = document["missing"].as_array().expect("a list");
+        let why = missing.iter().map(|one| one["why"].as_str().unwrap_or_default());
+        let mut why = why.peekable();
+        assert!(why.peek().is_some(), "{document}");
+        assert!(why.all(|why| why.starts_with("the copy of the jobs of hub9")), "{document}");
+    }
+}
+
 fn command(jobs: &[&str]) -> PlacesCommand {
     let name = |job: &&str| JobName { job: (*job).to_owned(), generation: None };
     PlacesCommand {

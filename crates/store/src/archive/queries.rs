@@ -130,7 +130,7 @@ impl Archive {
     /// Returns the memory that a limit would have to grant each task of a class, and its duration. `kept_by`
     /// says whether the kernel enforces the limit on a control group, whose charge then counts, or samples
     /// do, which count resident memory and files of tmpfs. A report without a charge counts like one of
-    /// samples.
+    /// samples. Of the tasks only the latest `most` count, if that is given.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -139,6 +139,7 @@ impl Archive {
         class: &str,
         kept_by: Keeper,
         conditions: &Conditions,
+        most: Option<u32>,
     ) -> Result<Records, Error> {
         let sampled = "(SELECT sum(value) FROM reading JOIN resource ON resource.id = reading.resource
              WHERE reading.task = task.id AND name IN ('resident_bytes_max', 'tmpfs_bytes_max')
@@ -153,12 +154,13 @@ impl Archive {
             }
         };
         match resource("resident_bytes_max") {
-            Some(memory) => self.records_of(class, memory, &value, conditions),
+            Some(memory) => self.records_of((class, memory), &value, conditions, most),
             None => Ok(Records::default()),
         }
     }
 
-    /// Returns the amount of one resource that each task of a class used, and its duration.
+    /// Returns the amount of one resource that each task of a class used, and its duration. Of the tasks only the latest
+    /// `most` count, if that is given.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -167,25 +169,29 @@ impl Archive {
         class: &str,
         resource: &Resource,
         conditions: &Conditions,
+        most: Option<u32>,
     ) -> Result<Records, Error> {
-        self.records_of(class, resource, "reading.value", conditions)
+        self.records_of((class, resource), "reading.value", conditions, most)
     }
 
     /// Returns records whose amount is the SQL expression `value`. Whether the value covers the whole task is
     /// that of the reading of `resource`.
     fn records_of(
         &self,
-        class: &str,
-        resource: &Resource,
+        (class, resource): (&str, &Resource),
         value: &str,
         conditions: &Conditions,
+        most: Option<u32>,
     ) -> Result<Records, Error> {
         let (clause, mut values) = conditions.sql();
         let ended_for = format!("{}: %", resource.short());
         let name = || resource.name.to_owned();
         values.splice(0..0, [ended_for, name(), name()].map(Into::into));
         values.push(class.to_owned().into());
-        // A limit that ended the task is written as `memory: 5.1 GiB > 4 GiB`.
+        // SQLite takes a negative number for no limit.
+        values.push(most.map_or(-1, i64::from).into());
+        // The tasks are chosen first, because the expressions read their whole documents. A limit that ended a task is written
+        // as `memory: 5.1 GiB > 4 GiB`.
         let query = format!(
             "SELECT {value}, is_whole, end_seconds - start_seconds, exit_type = 'normal' AND status = 0,
              CASE WHEN exit_type = 'limit' AND EXISTS (SELECT 1 FROM json_each(document, '$.ended.limits')
@@ -194,7 +200,9 @@ impl Archive {
                  WHERE json_extract(value, '$.name') = ?) END
              FROM task LEFT JOIN reading ON reading.task = task.id
              AND reading.resource = (SELECT id FROM resource WHERE name = ?)
-             WHERE {clause} AND class = ? ORDER BY end_seconds, task.id"
+             WHERE task.id IN (SELECT task.id FROM task WHERE {clause} AND class = ?
+                 ORDER BY end_seconds DESC, task.id DESC LIMIT ?)
+             ORDER BY end_seconds, task.id"
         );
         let mut found = Records::default();
         self.for_each_row(&query, values, "the values cannot be read", |row| {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use skopos_model::task::{FILES_VERSION, MAX_FILE_ROWS, SUMMARY_VERSION, Summary, resource};
 use skopos_store::archive::{
-    Archive, ArchivedTask, ConditionError, Conditions, DamagedTask, Error, Field, Filter,
+    Archive, ArchivedTask, ConditionError, Conditions, DamagedTask, Error, Field, Filter, Keeper,
 };
 
 /// A report of a task that used this many bytes.
@@ -245,14 +245,25 @@ fn merged_values_of_the_hosts_are_those_of_the_class() {
 
     // It is unknown how much a failed task would have needed.
     let memory = resource("memory").expect("it is there");
-    let found = archive.records("align", memory, &Conditions::default()).expect("read");
+    let found = archive.records("align", memory, &Conditions::default(), None).expect("read");
     assert_eq!((found.records.len(), found.unfinished, found.lower_bounds), (10, 1, 10));
     assert!(found.records.iter().all(|r| r.seconds == 2.0 && r.value < 1e7));
+    // The failed task is the latest one.
+    let found = archive.records("align", memory, &Conditions::default(), Some(3)).expect("read");
+    let values: Vec<f64> = found.evidence.iter().map(|one| one.record.value).collect();
+    assert_eq!((values, found.unfinished), (vec![8e6, 9e6], 1));
+    let on_n01 = Conditions::parse("host=n01").expect("a condition");
+    let found = archive.memory_records("align", Keeper::Kernel, &on_n01, Some(3)).expect("read");
+    let values: Vec<f64> = found.records.iter().map(|record| record.value).collect();
+    assert_eq!((values, found.unfinished), (vec![6e6, 9e6], 1));
     let wall = resource("wall").expect("it is there");
-    let found = archive.records("align", wall, &Conditions::default()).expect("read");
+    let found = archive.records("align", wall, &Conditions::default(), None).expect("read");
     assert!(found.records.iter().all(|r| (r.seconds, r.value) == (1.0, 2.0)));
     let swap = resource("swap").expect("it is there");
-    assert_eq!(archive.records("align", swap, &Conditions::default()).expect("read").unknown, 10);
+    assert_eq!(
+        archive.records("align", swap, &Conditions::default(), None).expect("read").unknown,
+        10
+    );
 }
 
 #[test]

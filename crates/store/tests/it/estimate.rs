@@ -129,3 +129,15 @@ fn old_tasks_fade() {
     let found = estimate_from(&all, Minimize::Waste, 0.1).expect("records");
     assert_eq!(found.allocation, 1000.0, "the program needs more by now");
 }
+
+#[test]
+fn a_task_of_long_ago_still_shows_how_much_more_an_ended_attempt_may_need() {
+    // So many half-lives make a number of 64 bits zero.
+    let half_lives = 1200 * HALF_LIFE as usize;
+    let mut all = vec![evidence(700.0, false)];
+    all.extend(vec![evidence(10.0, false); half_lives]);
+    all.extend(vec![evidence(500.0, true); 20]);
+    let found = estimate_from(&all, Minimize::Waste, 0.1).expect("records");
+    assert_eq!((found.allocation, found.maximum), (700.0, 700.0));
+    assert!(found.waste.is_finite() && found.risk_bound.is_finite(), "{found:?}");
+}

@@ -57,7 +57,7 @@ impl Taker for Slow {
 
 fn jobs() -> JobsOfNode {
     let running = vec![JobId::new("7", 0).expect("an id")];
-    JobsOfNode { running, elsewhere: vec!["8".to_owned()] }
+    JobsOfNode { running, elsewhere: vec!["8".to_owned()], left_out: 0 }
 }
 
 fn records(node: &str) -> Delivery {

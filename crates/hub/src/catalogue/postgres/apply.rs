@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use skopos_model::job::JobId;
 use skopos_store::jobs::catalogue::{Error, Stored};
-use skopos_store::jobs::{Applied, Change};
+use skopos_store::jobs::{Applied, Change, JobEntry};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Statement, Transaction};
@@ -15,8 +15,9 @@ use super::connection::Connection;
 use super::text::escaped;
 
 /// The most entries of a statement, and the bytes beyond which it gets no further one. A statement has its entries in
-/// memory three times: here, on the way, and in the server.
-const STATEMENT_ROWS: usize = 500;
+/// memory three times: here, on the way, and in the server. Two statements are made before the first one is sent, so they are
+/// short; the server needs some ten milliseconds for one, beside which the cost of a further statement is small.
+const STATEMENT_ROWS: usize = 64;
 const STATEMENT_BYTES: usize = 8 << 20;
 
 /// Statements that are on the way at a time: the server works on one while it gets the next.
@@ -53,13 +54,6 @@ pub(super) fn is_deadlock(e: &Error) -> bool {
     matches!(code, Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE))
 }
 
-/// The entries of a change as statements. A round has each job once.
-pub(super) struct Rows {
-    rounds: Vec<Vec<Columns>>,
-    entries: u64,
-    unindexed_words: u64,
-}
-
 /// The parameters of [`WRITE`].
 #[derive(Default)]
 struct Columns {
@@ -85,11 +79,13 @@ struct Columns {
     tags: Vec<String>,
     words: Vec<String>,
     content: Vec<String>,
+    /// Number of words for which there was no room. It is not a parameter.
+    unindexed_words: u64,
 }
 
 impl Columns {
     fn push(&mut self, entry: Stored) {
-        let Stored { columns, hosts, tags, words, parts, document, .. } = entry;
+        let Stored { columns, hosts, tags, words, unindexed_words, parts, document } = entry;
         self.site.push(escaped(columns.site));
         self.job.push(escaped(columns.job));
         self.generation.push(columns.generation);
@@ -111,8 +107,9 @@ impl Columns {
         self.hosts.push(array(hosts));
         self.tags.push(array(tags));
         // Words have letters and digits alone.
-        self.words.push(words.into_iter().collect::<Vec<_>>().join(" "));
+        self.words.push(words);
         self.content.push(document);
+        self.unindexed_words += unindexed_words;
     }
 
     /// Writes the entries, and returns the number of those that were written.
@@ -166,47 +163,58 @@ fn array(texts: BTreeSet<String>) -> String {
     array
 }
 
-/// Returns the entries of a change as statements. Each has entries of different jobs in the order of their keys, in which
-/// every hub locks rows; of a job that the change has more than once, the later entries are in later rounds.
-pub(super) fn rows(place: &str, change: &Change<'_>) -> Result<Rows, Error> {
-    let mut of_key: BTreeMap<(&str, &JobId), Vec<usize>> = BTreeMap::new();
-    for (at, entry) in change.entries.iter().enumerate() {
-        of_key.entry((&entry.site, &entry.id)).or_default().push(at);
+/// Returns the entries of a change in the order in which they are written: rounds, of which each has a job once. In a round
+/// they have the order of their keys, in which every hub locks rows; of a job that the change has more than once, the later
+/// entries are in later rounds.
+pub(super) fn rounds<'c>(change: &Change<'c>) -> Vec<Vec<&'c JobEntry>> {
+    let mut of_key: BTreeMap<(&str, &JobId), Vec<&JobEntry>> = BTreeMap::new();
+    for entry in change.entries {
+        of_key.entry((&entry.site, &entry.id)).or_default().push(entry);
     }
-    let entries = change.entries.len() as u64;
-    let mut rows = Rows { rounds: Vec::new(), entries, unindexed_words: 0 };
     let rounds = of_key.values().map(Vec::len).max().unwrap_or(0);
-    for round in 0..rounds {
-        let (mut statements, mut columns, mut bytes) = (Vec::new(), Columns::default(), 0);
-        for at in of_key.values().filter_map(|all| all.get(round)) {
-            let entry = &change.entries[*at];
+    let round = |at: usize| of_key.values().filter_map(|all| all.get(at).copied()).collect();
+    (0..rounds).map(round).collect()
+}
+
+/// The entries of a round as parameters of [`WRITE`]. They are made one statement after another, while the server works on
+/// those before.
+struct Statements<'r> {
+    place: &'r str,
+    entries: std::slice::Iter<'r, &'r JobEntry>,
+}
+
+impl Iterator for Statements<'_> {
+    type Item = Result<Columns, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (mut columns, mut bytes) = (Columns::default(), 0);
+        while columns.site.len() < STATEMENT_ROWS
+            && bytes < STATEMENT_BYTES
+            && let Some(entry) = self.entries.next()
+        {
             let stored = Stored::of(entry).map_err(|source| Error::Entry {
-                place: place.to_owned(),
+                place: self.place.to_owned(),
                 job: entry.id.to_string(),
                 site: entry.site.clone(),
                 source,
-            })?;
-            rows.unindexed_words += stored.unindexed_words;
-            bytes += stored.document.len();
-            columns.push(stored);
-            if columns.site.len() == STATEMENT_ROWS || bytes >= STATEMENT_BYTES {
-                statements.push(std::mem::take(&mut columns));
-                bytes = 0;
+            });
+            match stored {
+                Ok(stored) => {
+                    bytes += stored.document.len();
+                    columns.push(stored);
+                }
+                Err(e) => return Some(Err(e)),
             }
         }
-        if !columns.site.is_empty() {
-            statements.push(columns);
-        }
-        rows.rounds.push(statements);
+        (!columns.site.is_empty()).then_some(Ok(columns))
     }
-    Ok(rows)
 }
 
-/// Makes a change.
+/// Makes a change. `rounds` are its entries in the order of [`rounds`].
 pub(super) async fn apply(
     connection: &mut Connection,
     change: &Change<'_>,
-    rows: &Rows,
+    rounds: &[Vec<&JobEntry>],
 ) -> Result<Applied, Error> {
     let remove = connection.prepared(REMOVE).await?;
     let write = connection.prepared(WRITE).await?;
@@ -216,7 +224,7 @@ pub(super) async fn apply(
     let place = connection.place.clone();
     let error = |e: tokio_postgres::Error| Error::database(&place, "a change cannot be made", e);
     let transaction = connection.client.transaction().await.map_err(error)?;
-    let mut applied = Applied { unindexed_words: rows.unindexed_words, ..Applied::default() };
+    let mut applied = Applied::default();
     if !change.removed.is_empty() {
         let keys: BTreeSet<_> = change.removed.iter().map(|key| (&key.site, &key.id)).collect();
         let sites: Vec<String> = keys.iter().map(|(site, _)| escaped((*site).clone())).collect();
@@ -225,14 +233,22 @@ pub(super) async fn apply(
         let removed = transaction.execute(&remove, &[&sites, &jobs, &generations]).await;
         applied.removed = removed.map_err(error)?;
     }
-    for round in &rows.rounds {
-        let written = stream::iter(round).map(|columns| columns.write(&transaction, &write));
+    for round in rounds {
+        let (transaction, write) = (&transaction, &write);
+        let statements = stream::iter(Statements { place: &place, entries: round.iter() });
+        let written = statements.map(|columns| async move {
+            let columns = columns?;
+            let count = columns.write(transaction, write).await.map_err(error)?;
+            Ok::<_, Error>((count, columns.unindexed_words))
+        });
         let mut written = std::pin::pin!(written.buffered(STATEMENTS));
-        while let Some(count) = written.next().await {
-            applied.written += count.map_err(error)?;
+        while let Some(written) = written.next().await {
+            let (count, unindexed_words) = written?;
+            applied.written += count;
+            applied.unindexed_words += unindexed_words;
         }
     }
-    applied.older = rows.entries - applied.written;
+    applied.older = change.entries.len() as u64 - applied.written;
     for (statement, names) in [(&forget, change.removed_segments), (&add, change.segments)] {
         let names: BTreeSet<&String> = names.iter().collect();
         let names: Vec<String> = names.into_iter().map(|name| escaped(name.clone())).collect();
@@ -242,4 +258,28 @@ pub(super) async fn apply(
     }
     transaction.commit().await.map_err(error)?;
     Ok(applied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_has_few_entries_and_a_round_each_job_once() {
+        const REST: usize = 22;
+        const JOBS: usize = 2 * STATEMENT_ROWS + REST;
+        let entry =
+            |at: usize| JobEntry::new("s", JobId::new(format!("{at:05}"), 0).expect("an id"));
+        let entries: Vec<JobEntry> = (0..JOBS).rev().chain(0..JOBS).map(entry).collect();
+        let rounds = rounds(&Change { entries: &entries, ..Change::default() });
+        assert_eq!(rounds.len(), 2);
+        for round in &rounds {
+            let statements = Statements { place: "a database", entries: round.iter() };
+            let statements = statements.collect::<Result<Vec<_>, _>>().expect("statements");
+            let lengths: Vec<usize> = statements.iter().map(|of| of.content.len()).collect();
+            assert_eq!(lengths, [STATEMENT_ROWS, STATEMENT_ROWS, REST]);
+            let jobs: Vec<&String> = statements.iter().flat_map(|of| &of.job).collect();
+            assert!(jobs.is_sorted_by(|a, b| a < b), "{jobs:?}");
+        }
+    }
 }

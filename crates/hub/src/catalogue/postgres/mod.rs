@@ -60,10 +60,10 @@ impl PostgresCatalogue {
 impl Catalogue for PostgresCatalogue {
     fn apply(&self, change: &Change<'_>) -> Result<Applied, Error> {
         change.check()?;
-        let rows = apply::rows(self.pool.place(), change)?;
+        let rounds = apply::rounds(change);
         let mut attempts = 1;
         loop {
-            let applied = self.pool.run(async |c| apply::apply(c, change, &rows).await);
+            let applied = self.pool.run(async |c| apply::apply(c, change, &rounds).await);
             match applied {
                 Err(e) if attempts < MAX_ATTEMPTS && apply::is_deadlock(&e) => attempts += 1,
                 applied => return applied,

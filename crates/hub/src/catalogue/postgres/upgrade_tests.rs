@@ -52,8 +52,10 @@ const TABLES_1: &str = r#"
     CREATE TABLE segment (name text COLLATE "C" PRIMARY KEY);
 "#;
 
+const CHANGE_2: &str = r#"UPDATE job SET state = 'orphan' WHERE content LIKE '%"start":null,%'"#;
+
 /// The statements that made the tables of each earlier version, from the first one on.
-const EARLIER: [&[&str]; 1] = [&[TABLES_1]];
+const EARLIER: [&[&str]; 2] = [&[TABLES_1], &[TABLES_1, CHANGE_2]];
 
 /// Runs statements in a database. Returns the first column of the rows.
 fn run(url: &str, sql: &str) -> Vec<String> {
@@ -95,7 +97,6 @@ fn write(url: &str, version: usize, jobs: &[Stored]) {
     }
     for job in jobs {
         let of = &job.columns;
-        let words: Vec<&str> = job.words.iter().map(String::as_str).collect();
         write!(
             sql,
             "INSERT INTO job (site, job, generation, owner, project, name, application, queue, state, exit,
@@ -122,15 +123,28 @@ fn write(url: &str, version: usize, jobs: &[Stored]) {
             literal(&job.parts.to_string()),
             array(&job.hosts),
             array(&job.tags),
-            literal(&words.join(" ")),
+            literal(&job.words),
             literal(&job.document),
         )
         .expect("text");
+    }
+    if version > 1 {
+        // These versions know orphans, which the jobs of the first one are not.
+        write!(sql, "{CHANGE_2};").expect("text");
     }
     for name in EARLIER_SEGMENTS {
         write!(sql, "INSERT INTO segment (name) VALUES ({});", literal(name)).expect("text");
     }
     run(url, &(sql + "COMMIT"));
+}
+
+/// Checks that the server compresses documents and words by LZ4, if it can.
+fn check_compression(url: &str) {
+    let is_expected =
+        "SELECT (attcompression::text = 'l') = (SELECT 'lz4' = ANY (enumvals) FROM pg_settings
+            WHERE name = 'default_toast_compression')
+        FROM pg_attribute WHERE attrelid = 'skopos.job'::regclass AND attname IN ('content', 'words')";
+    assert_eq!(run(url, is_expected), ["t", "t"]);
 }
 
 /// Returns the version of a database, and the definitions of everything in it.
@@ -153,6 +167,7 @@ fn a_database_of_every_earlier_version_answers_as_a_new_one() {
     let Some(server) = Server::start() else { return };
     let new = server.database();
     open(&new).count(&Filter::new(Visibility::Everything)).expect("a count");
+    check_compression(&new);
     let new = definitions(&new);
     assert_eq!(new.0, EARLIER.len() + 1, "the SQL of the version before belongs here");
     for version in 1..=EARLIER.len() {
@@ -161,6 +176,7 @@ fn a_database_of_every_earlier_version_answers_as_a_new_one() {
             write(&url, version, &earlier(seed));
             let fresh = || -> Box<dyn Catalogue> { Box::new(open(&server.database())) };
             check_upgraded(&open(&url), &fresh, seed);
+            check_compression(&url);
             assert_eq!(definitions(&url), new, "version {version}");
         }
     }

@@ -86,7 +86,7 @@ pub(super) fn plan(
         Err(Error::Missing(_)) => Records::default(),
         opened => {
             let conditions = Conditions::default();
-            let found = opened.and_then(|a| a.memory_records(&class, kept_by, &conditions));
+            let found = opened.and_then(|a| a.memory_records(&class, kept_by, &conditions, None));
             found.map_err(|e| verbs::archive::failure(&e))?
         }
     };

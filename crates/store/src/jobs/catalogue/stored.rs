@@ -18,8 +18,8 @@ pub struct Stored {
     pub hosts: BTreeSet<String>,
     /// Its tags.
     pub tags: BTreeSet<String>,
-    /// Words by which it is found.
-    pub words: BTreeSet<String>,
+    /// Words by which it is found, each once, with a blank between two.
+    pub words: String,
     /// Number of words for which there was no room.
     pub unindexed_words: u64,
     /// The numbers of its parts.
@@ -34,13 +34,31 @@ impl Stored {
     /// # Errors
     /// The entry cannot be written as JSON.
     pub fn of(entry: &JobEntry) -> Result<Self, serde_json::Error> {
-        let start = entry.start.as_ref().map(|start| &start.value);
         let (words, unindexed_words) = words::of_entry(entry);
+        Ok(Self {
+            columns: Columns::of(entry)?,
+            hosts: entry.nodes.clone(),
+            tags: entry.all_tags().into_iter().map(str::to_owned).collect(),
+            words,
+            unindexed_words,
+            parts: Numbers::of(&entry.parts),
+            document: serde_json::to_string(entry)?,
+        })
+    }
+}
+
+impl Columns {
+    /// Returns the columns of the row of an entry.
+    ///
+    /// # Errors
+    /// The amounts of resources cannot be written as JSON.
+    pub fn of(entry: &JobEntry) -> Result<Self, serde_json::Error> {
+        let start = entry.start.as_ref().map(|start| &start.value);
         let used = amounts(|name| entry.used(name));
         let requested = amounts(|name| start?.requested.get(name).copied());
         let text = |text: Option<&String>| text.cloned().unwrap_or_default();
         let (started, ended) = times(entry);
-        let columns = Columns {
+        Ok(Self {
             site: entry.site.clone(),
             job: entry.id.job().to_owned(),
             generation: entry.id.generation().into(),
@@ -58,15 +76,6 @@ impl Stored {
             lost: number(entry.lost),
             used: serde_json::to_string(&used)?,
             requested: serde_json::to_string(&requested)?,
-        };
-        Ok(Self {
-            columns,
-            hosts: entry.nodes.clone(),
-            tags: entry.all_tags().into_iter().map(str::to_owned).collect(),
-            words,
-            unindexed_words,
-            parts: Numbers::of(&entry.parts),
-            document: serde_json::to_string(entry)?,
         })
     }
 }

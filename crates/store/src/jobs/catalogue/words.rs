@@ -3,7 +3,7 @@
 //! A word is a run of letters and digits in lower case. An entry has a set of words; a question names words, each of
 //! which must be there. `grom*` asks for words that begin with `grom`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::super::entry::JobEntry;
 
@@ -22,32 +22,40 @@ pub struct Word {
     pub is_beginning: bool,
 }
 
-/// Returns the words of the name, command, tags, details and findings of an entry, and the number of words for which
-/// there was no room.
-pub(super) fn of_entry(entry: &JobEntry) -> (BTreeSet<String>, u64) {
-    let (mut words, mut left_out) = (BTreeSet::new(), 0);
-    let mut add = |text: &str| {
-        for word in split(&text.to_lowercase()) {
-            match words.len() < MAX_WORDS {
-                _ if words.contains(word) => {}
-                true => drop(words.insert(word.to_owned())),
-                false => left_out += 1,
-            }
-        }
-    };
+/// Room for the words of most entries: those of a script of two kilobytes, twice over.
+const USUAL_WORDS: usize = 256;
+
+/// Returns the words of the name, command, tags, details and findings of an entry, each once and with a blank between two, and
+/// the number of words for which there was no room.
+pub(super) fn of_entry(entry: &JobEntry) -> (String, u64) {
+    let mut text = String::new();
+    // No word goes on beyond the end of a line.
+    let mut add = |part: &str| text.extend([part, "\n"]);
     entry.all_tags().into_iter().for_each(&mut add);
     if let Some(start) = entry.start.as_ref().map(|start| &start.value) {
         add(&start.name);
-        start.command.iter().for_each(|text| add(text));
-        start.details.iter().flat_map(|(name, value)| [name, value]).for_each(|text| add(text));
+        start.command.iter().for_each(|part| add(part));
+        start.details.iter().flat_map(|(name, value)| [name, value]).for_each(|part| add(part));
     }
-    entry.findings.iter().for_each(|text| add(text));
+    entry.findings.iter().for_each(|part| add(part));
+    let text = text.to_lowercase();
+    // A script has most of its words many times, and each entry comes with its words again whenever it changes.
+    let mut known: HashSet<&str> = HashSet::with_capacity(USUAL_WORDS);
+    let (mut words, mut left_out) = (String::new(), 0);
+    for word in split(&text) {
+        if known.len() >= MAX_WORDS {
+            left_out += u64::from(!known.contains(word));
+        } else if known.insert(word) {
+            words.push_str(if words.is_empty() { "" } else { " " });
+            words.push_str(word);
+        }
+    }
     (words, left_out)
 }
 
 /// Returns the words by which an entry is found.
 pub fn words_of(entry: &JobEntry) -> BTreeSet<String> {
-    of_entry(entry).0
+    of_entry(entry).0.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Returns the words of a question.
@@ -116,6 +124,16 @@ mod tests {
         let mut entry = JobEntry::new("s", skopos_model::job::JobId::new("1", 0).expect("an id"));
         entry.findings = (0..=MAX_WORDS).map(|n| format!("w{n} same")).collect();
         let (words, left_out) = of_entry(&entry);
-        assert_eq!((words.len(), left_out), (MAX_WORDS, 2));
+        assert_eq!((words.split(' ').count(), left_out), (MAX_WORDS, 2));
+    }
+
+    #[test]
+    fn each_word_of_an_entry_is_there_once_and_ends_with_its_text() {
+        let mut entry = JobEntry::new("s", skopos_model::job::JobId::new("1", 0).expect("an id"));
+        assert_eq!(of_entry(&entry), (String::new(), 0));
+        entry.findings = ["Slow ΟΔΟΣ", "slow-GROMACS slow", "über"].map(str::to_owned).into();
+        assert_eq!(of_entry(&entry), ("slow οδος gromacs über".to_owned(), 0));
+        let sorted: Vec<String> = words_of(&entry).into_iter().collect();
+        assert_eq!(sorted, ["gromacs", "slow", "über", "οδος"]);
     }
 }

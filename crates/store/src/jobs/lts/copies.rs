@@ -75,7 +75,12 @@ pub type Version = (u64, usize);
 impl Lts {
     /// Returns false if no segment has a part of a job. No file is read.
     pub fn may_have(&self, id: &JobId) -> bool {
-        !self.state().index.find(id).is_empty()
+        self.last_part(id).is_some()
+    }
+
+    /// Returns the number of the last part that a segment may have of a job. No file is read.
+    pub fn last_part(&self, id: &JobId) -> Option<u32> {
+        self.state().index.find(id).last().map(|(number, _)| *number)
     }
 
     /// Returns the state of the list of segments.

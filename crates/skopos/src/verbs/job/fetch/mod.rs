@@ -48,7 +48,7 @@ struct Fetched {
     seconds: f64,
     /// Sites that answered.
     sites: Vec<String>,
-    /// Jobs, sites and portions of jobs that are missing.
+    /// Jobs, sites, copies and portions of jobs that are missing.
     missing: Vec<Missing>,
 }
 

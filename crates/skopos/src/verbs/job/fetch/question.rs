@@ -1,6 +1,6 @@
 //! Asks one hub where jobs lie, and the hubs of other sites if the user wants that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use skopos_hub::jobs::Wanted;
 use skopos_serve::downloads::{JobName, PlacesCommand, VERSION};
@@ -119,6 +119,7 @@ fn ask_one(
 ) -> Result<BTreeMap<String, String>, Failure> {
     let mut hub = Fetcher::connect(address)?;
     let (mut others, mut endpoints, mut site, mut jobs) = (BTreeMap::new(), Vec::new(), None, 0);
+    let mut missing = BTreeSet::new();
     for command in commands {
         let mut command = command.clone();
         for _ in 0..MAX_ANSWERS {
@@ -126,6 +127,7 @@ fn ask_one(
             others = metadata.sites;
             jobs += metadata.jobs;
             site = Some(metadata.site);
+            missing.extend(metadata.missing);
             endpoints.extend(places);
             command.after = metadata.after;
             if command.after.is_none() {
@@ -134,6 +136,8 @@ fn ask_one(
         }
     }
     found.jobs += jobs;
+    let lacks = |why| Missing { site: site.clone(), jobs: Vec::new(), why };
+    found.missing.extend(missing.into_iter().map(lacks));
     if let Some(site) = site {
         let hubs = SiteHubs { asked: address.clone(), named: Vec::new() };
         let of = OfSite { site: site.clone(), hubs, endpoints };

@@ -11,7 +11,7 @@ use super::super::filter::{
     Amount, Filter, FilterError, MAX_CONDITIONS, ResourceRange, Visibility,
 };
 use super::super::page::{Cursor, Key, PageRequest};
-use super::super::stored::Stored;
+use super::super::row::Columns;
 use super::common::{Open, everything};
 use super::jobs::{Jobs, WORDS, entry};
 
@@ -133,7 +133,7 @@ pub(super) fn every_question_is_answered_as_in_memory(open: Open<'_>, seed: u64)
         for (found, row) in found.iter().zip(&rows) {
             let stored = entries.iter().find(|e| e.site == found.site && e.id == found.id);
             assert_eq!(Some(found), stored, "{what}");
-            let columns = Stored::of(found).expect("a row").columns;
+            let columns = Columns::of(found).expect("a row");
             assert_eq!(Ok(row), columns.row().as_ref(), "{what}");
         }
         if expected.is_empty() { none += 1 } else { some += 1 }

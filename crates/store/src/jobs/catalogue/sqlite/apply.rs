@@ -1,15 +1,18 @@
 //! Changes.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hasher as _};
 
 use rusqlite::{
-    Connection, OptionalExtension as _, Transaction, TransactionBehavior, named_params, params,
+    CachedStatement, Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior,
+    params,
 };
 
 use super::super::super::entry::JobEntry;
 use super::super::contract::{Applied, Change, JobKey};
 use super::super::error::Error;
 use super::super::numbers::Numbers;
+use super::super::row::Columns;
 use super::super::stored::Stored;
 
 /// Makes a change.
@@ -27,13 +30,15 @@ pub(super) fn apply(
         for key in change.removed {
             applied.removed += u64::from(remove(&transaction, key)?);
         }
+        let mut writer = Writer::new(&transaction)?;
         for entry in &stored {
-            match write(&transaction, entry)? {
+            match writer.write(entry)? {
                 true => applied.written += 1,
                 false => applied.older += 1,
             }
             applied.unindexed_words += entry.unindexed_words;
         }
+        drop(writer);
         for (sql, names) in [
             ("DELETE FROM segment WHERE name = ?1", change.removed_segments),
             ("INSERT OR IGNORE INTO segment (name) VALUES (?1)", change.segments),
@@ -75,102 +80,238 @@ fn remove(transaction: &Transaction<'_>, key: &JobKey) -> rusqlite::Result<bool>
     Ok(true)
 }
 
-/// Writes an entry; returns false if the known one has more parts.
-fn write(transaction: &Transaction<'_>, stored: &Stored) -> rusqlite::Result<bool> {
-    let columns = &stored.columns;
-    let known: Option<(i64, String)> = transaction
-        .prepare_cached(
-            "SELECT number, parts FROM job WHERE site = ?1 AND job = ?2 AND generation = ?3",
-        )?
-        .query_row(params![columns.site, columns.job, columns.generation], |row| {
-            Ok((row.get(0)?, row.get(1)?))
+const FIND: &str =
+    "SELECT number, parts, word_fingerprint, owner, project, application, state, started, ended
+     FROM job WHERE site = ?1 AND job = ?2 AND generation = ?3";
+
+const INSERT: &str =
+    "INSERT INTO job (name, queue, exit, nodes, samples, lost, used, requested, parts,
+        word_fingerprint, owner, project, application, state, started, ended, site, job, generation)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+
+const UPDATE: &str = "UPDATE job SET name = ?1, queue = ?2, exit = ?3, nodes = ?4, samples = ?5, lost = ?6, used = ?7,
+        requested = ?8, parts = ?9, word_fingerprint = ?10, owner = ?11, project = ?12, application = ?13,
+        state = ?14, started = ?15, ended = ?16 WHERE number = ?17";
+
+/// The same without the columns of indexes, which SQLite would write again although they are equal.
+const UPDATE_BESIDE_INDEXES: &str =
+    "UPDATE job SET name = ?1, queue = ?2, exit = ?3, nodes = ?4, samples = ?5, lost = ?6,
+        used = ?7, requested = ?8, parts = ?9, word_fingerprint = ?10 WHERE number = ?11";
+
+/// The statements that write entries, which are prepared once for a change.
+struct Writer<'t> {
+    find: CachedStatement<'t>,
+    insert: CachedStatement<'t>,
+    update: CachedStatement<'t>,
+    update_beside_indexes: CachedStatement<'t>,
+    document: CachedStatement<'t>,
+    forget_words: CachedStatement<'t>,
+    words: CachedStatement<'t>,
+    hosts: Names<'t>,
+    tags: Names<'t>,
+}
+
+/// The known columns of an entry that decide what is written.
+struct Known {
+    number: i64,
+    parts: String,
+    word_fingerprint: Option<i64>,
+    owner: Option<String>,
+    project: Option<String>,
+    application: String,
+    state: String,
+    started: i64,
+    ended: i64,
+}
+
+impl Known {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            number: row.get(0)?,
+            parts: row.get(1)?,
+            word_fingerprint: row.get(2)?,
+            owner: row.get(3)?,
+            project: row.get(4)?,
+            application: row.get(5)?,
+            state: row.get(6)?,
+            started: row.get(7)?,
+            ended: row.get(8)?,
         })
-        .optional()?;
-    let parts = |known: &(i64, String)| Numbers::parse(&known.1).unwrap_or_default();
-    if known.as_ref().is_some_and(|known| stored.parts.are_fewer_than(&parts(known))) {
-        return Ok(false);
     }
-    let number: i64 = transaction
-        .prepare_cached(
-            "INSERT INTO job (number, site, job, generation, owner, project, name, application,
-                queue, state, exit, started, ended, nodes, samples, lost, used, requested, parts)
-             VALUES (:number, :site, :job, :generation, :owner, :project, :name, :application,
-                :queue, :state, :exit, :started, :ended, :nodes, :samples, :lost, :used,
-                :requested, :parts)
-             ON CONFLICT (number) DO UPDATE SET owner = :owner, project = :project, name = :name,
-                application = :application, queue = :queue, state = :state, exit = :exit,
-                started = :started, ended = :ended, nodes = :nodes, samples = :samples,
-                lost = :lost, used = :used, requested = :requested, parts = :parts
-             RETURNING number",
-        )?
-        .query_row(
-            named_params! {
-                ":number": known.as_ref().map(|(number, _)| number), ":site": columns.site,
-                ":job": columns.job, ":generation": columns.generation, ":owner": columns.owner,
-                ":project": columns.project, ":name": columns.name,
-                ":application": columns.application, ":queue": columns.queue,
-                ":state": columns.state, ":exit": columns.exit, ":started": columns.started,
-                ":ended": columns.ended, ":nodes": columns.nodes, ":samples": columns.samples,
-                ":lost": columns.lost, ":used": columns.used, ":requested": columns.requested,
-                ":parts": stored.parts.to_string(),
+
+    /// Returns true if an entry has the same values in the columns of all indexes.
+    fn is_indexed_as(&self, of: &Columns) -> bool {
+        self.owner == of.owner
+            && self.project == of.project
+            && self.application == of.application
+            && self.state == of.state
+            && (self.started, self.ended) == (of.started, of.ended)
+    }
+}
+
+impl<'t> Writer<'t> {
+    fn new(transaction: &'t Transaction<'_>) -> rusqlite::Result<Self> {
+        let prepared = |sql: &str| transaction.prepare_cached(sql);
+        Ok(Self {
+            find: prepared(FIND)?,
+            insert: prepared(INSERT)?,
+            update: prepared(UPDATE)?,
+            update_beside_indexes: prepared(UPDATE_BESIDE_INDEXES)?,
+            document: prepared(
+                "INSERT OR REPLACE INTO document (number, content) VALUES (?1, ?2)",
+            )?,
+            forget_words: prepared("DELETE FROM word WHERE rowid = ?1")?,
+            words: prepared("INSERT INTO word (rowid, words) VALUES (?1, ?2)")?,
+            hosts: Names {
+                select: prepared("SELECT name FROM host WHERE job = ?1")?,
+                delete: prepared("DELETE FROM host WHERE job = ?1 AND name = ?2")?,
+                insert: prepared("INSERT INTO host (job, name) VALUES (?1, ?2)")?,
             },
-            |row| row.get(0),
-        )?;
-    transaction
-        .prepare_cached("INSERT OR REPLACE INTO document (number, content) VALUES (?1, ?2)")?
-        .execute(params![number, stored.document])?;
-    if known.is_some() {
-        transaction.prepare_cached("DELETE FROM word WHERE rowid = ?1")?.execute([number])?;
+            tags: Names {
+                select: prepared("SELECT name FROM tag WHERE job = ?1")?,
+                delete: prepared("DELETE FROM tag WHERE job = ?1 AND name = ?2")?,
+                insert: prepared("INSERT INTO tag (job, name) VALUES (?1, ?2)")?,
+            },
+        })
     }
-    let words: Vec<&str> = stored.words.iter().map(String::as_str).collect();
-    transaction
-        .prepare_cached("INSERT INTO word (rowid, words) VALUES (?1, ?2)")?
-        .execute(params![number, words.join(" ")])?;
-    let is_new = known.is_none();
-    names(transaction, Names::HOSTS, number, &stored.hosts, is_new)?;
-    names(transaction, Names::TAGS, number, &stored.tags, is_new)?;
-    Ok(true)
+
+    /// Writes an entry; returns false if the known one has more parts.
+    fn write(&mut self, stored: &Stored) -> rusqlite::Result<bool> {
+        let of = &stored.columns;
+        let key = params![of.site, of.job, of.generation];
+        let known = self.find.query_row(key, Known::of).optional()?;
+        let parts = |known: &Known| Numbers::parse(&known.parts).unwrap_or_default();
+        if known.as_ref().is_some_and(|known| stored.parts.are_fewer_than(&parts(known))) {
+            return Ok(false);
+        }
+        let fingerprint = fingerprint(&stored.words);
+        let number = match &known {
+            None => self.insert(stored, fingerprint)?,
+            Some(known) => self.update(known, stored, fingerprint)?,
+        };
+        self.document.execute(params![number, stored.document])?;
+        let has_words =
+            known.as_ref().is_some_and(|known| known.word_fingerprint == Some(fingerprint));
+        if !has_words {
+            if known.is_some() {
+                self.forget_words.execute([number])?;
+            }
+            self.words.execute(params![number, stored.words])?;
+        }
+        self.hosts.write(number, &stored.hosts, known.is_none())?;
+        self.tags.write(number, &stored.tags, known.is_none())?;
+        Ok(true)
+    }
+
+    /// Adds a row, and returns its number.
+    fn insert(&mut self, stored: &Stored, fingerprint: i64) -> rusqlite::Result<i64> {
+        let of = &stored.columns;
+        self.insert.insert(params![
+            of.name,
+            of.queue,
+            of.exit,
+            of.nodes,
+            of.samples,
+            of.lost,
+            of.used,
+            of.requested,
+            stored.parts.to_string(),
+            fingerprint,
+            of.owner,
+            of.project,
+            of.application,
+            of.state,
+            of.started,
+            of.ended,
+            of.site,
+            of.job,
+            of.generation,
+        ])
+    }
+
+    /// Changes a row, and returns its number.
+    fn update(
+        &mut self,
+        known: &Known,
+        stored: &Stored,
+        fingerprint: i64,
+    ) -> rusqlite::Result<i64> {
+        let (of, parts) = (&stored.columns, stored.parts.to_string());
+        if known.is_indexed_as(of) {
+            let values = params![
+                of.name,
+                of.queue,
+                of.exit,
+                of.nodes,
+                of.samples,
+                of.lost,
+                of.used,
+                of.requested,
+                parts,
+                fingerprint,
+                known.number,
+            ];
+            return self.update_beside_indexes.execute(values).map(|_| known.number);
+        }
+        let values = params![
+            of.name,
+            of.queue,
+            of.exit,
+            of.nodes,
+            of.samples,
+            of.lost,
+            of.used,
+            of.requested,
+            parts,
+            fingerprint,
+            of.owner,
+            of.project,
+            of.application,
+            of.state,
+            of.started,
+            of.ended,
+            known.number,
+        ];
+        self.update.execute(values).map(|_| known.number)
+    }
+}
+
+/// Returns the fingerprint of the words of an entry. Another version of the standard library may compute another one; then the
+/// words are written again.
+fn fingerprint(words: &str) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(words.as_bytes());
+    hasher.finish().cast_signed()
 }
 
 /// The statements of a table of names.
-struct Names {
-    select: &'static str,
-    delete: &'static str,
-    insert: &'static str,
+struct Names<'t> {
+    select: CachedStatement<'t>,
+    delete: CachedStatement<'t>,
+    insert: CachedStatement<'t>,
 }
 
-impl Names {
-    const HOSTS: Self = Self {
-        select: "SELECT name FROM host WHERE job = ?1",
-        delete: "DELETE FROM host WHERE job = ?1 AND name = ?2",
-        insert: "INSERT INTO host (job, name) VALUES (?1, ?2)",
-    };
-    const TAGS: Self = Self {
-        select: "SELECT name FROM tag WHERE job = ?1",
-        delete: "DELETE FROM tag WHERE job = ?1 AND name = ?2",
-        insert: "INSERT INTO tag (job, name) VALUES (?1, ?2)",
-    };
-}
-
-/// Makes the names of an entry those that it has now. Most entries keep all of theirs.
-fn names(
-    transaction: &Transaction<'_>,
-    table: Names,
-    number: i64,
-    names: &BTreeSet<String>,
-    is_new: bool,
-) -> rusqlite::Result<()> {
-    let known: BTreeSet<String> = match is_new {
-        true => BTreeSet::new(),
-        false => {
-            let mut select = transaction.prepare_cached(table.select)?;
-            let known = select.query_map([number], |row| row.get(0))?;
-            known.collect::<rusqlite::Result<_>>()?
+impl Names<'_> {
+    /// Makes the names of an entry those that it has now. Most entries keep all of theirs.
+    fn write(
+        &mut self,
+        number: i64,
+        names: &BTreeSet<String>,
+        is_new: bool,
+    ) -> rusqlite::Result<()> {
+        let known: BTreeSet<String> = match is_new {
+            true => BTreeSet::new(),
+            false => {
+                let known = self.select.query_map([number], |row| row.get(0))?;
+                known.collect::<rusqlite::Result<_>>()?
+            }
+        };
+        for gone in known.difference(names) {
+            self.delete.execute(params![number, gone])?;
         }
-    };
-    for gone in known.difference(names) {
-        transaction.prepare_cached(table.delete)?.execute(params![number, gone])?;
+        for new in names.difference(&known) {
+            self.insert.execute(params![number, new])?;
+        }
+        Ok(())
     }
-    let mut insert = transaction.prepare_cached(table.insert)?;
-    names.difference(&known).try_for_each(|new| insert.execute(params![number, new]).map(drop))
 }

@@ -2,7 +2,7 @@
 //!
 //! | table | one row for each | columns |
 //! |---|---|---|
-//! | `job` | entry | `number`, given in the order of arrival; the columns of a row; `parts`, the numbers of its parts |
+//! | `job` | entry | `number`, given in the order of arrival; the columns of a row; `parts`, the numbers of its parts; a fingerprint of its words |
 //! | `document` | entry | `content`, the entry as JSON: apart, so that a scan of `job` does not read it |
 //! | `host` | node of an entry | |
 //! | `tag` | tag of an entry | |
@@ -21,7 +21,11 @@ use crate::sqlite::{Format, Unusable};
 const FORMAT: Format =
     Format { application: 0x734b_6f4a, migrations: MIGRATIONS, synchronous: "FULL" };
 
-const MIGRATIONS: &[&str] = &[TABLES, MERGES, ORPHANS];
+const MIGRATIONS: &[&str] = &[TABLES, MERGES, ORPHANS, FINGERPRINTS];
+
+/// A fingerprint of the words of an entry, which are not kept: an entry that comes again with the same words does not write them
+/// to the index again. Entries of earlier versions have none until they come again.
+const FINGERPRINTS: &str = "ALTER TABLE job ADD COLUMN word_fingerprint INTEGER";
 
 /// Jobs without a start have a state of their own. No text of a document has these bytes: it would write the quotes as `\"`.
 const ORPHANS: &str = "UPDATE job SET state = 'orphan' WHERE number IN

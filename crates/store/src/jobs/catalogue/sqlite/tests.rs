@@ -4,11 +4,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rusqlite::Connection;
+use skopos_model::job::{JobEnd, JobStart, JobState};
 
+use super::super::super::entry::{Dated, JobEntry};
 use super::super::conformance::{self, entry};
 use super::super::contract::{Catalogue, Change};
 use super::super::error::Error;
 use super::super::filter::{Filter, Visibility};
+use super::super::page::PageRequest;
 use super::SqliteCatalogue;
 
 #[test]
@@ -58,7 +61,7 @@ fn a_file_of_another_kind_is_refused_and_left_alone() {
     open("jobs").expect("a catalogue");
     let connection = Connection::open(path("jobs")).expect("a file");
     connection.pragma_update(None, "user_version", 99).expect("writable");
-    assert!(matches!(open("jobs"), Err(Error::Newer { found: 99, known: 3, .. })));
+    assert!(matches!(open("jobs"), Err(Error::Newer { found: 99, known: 4, .. })));
 }
 
 #[test]
@@ -87,12 +90,68 @@ fn a_damaged_row_is_named_and_can_be_written_again() {
     assert_eq!(found, Some(job));
 }
 
+#[test]
+fn an_entry_that_comes_again_changes_its_row_and_its_indexes_stay_whole() {
+    let catalogue = SqliteCatalogue::in_memory().expect("memory");
+    let everything = || Filter::new(Visibility::Everything);
+    let mut job = entry("1", &[0]);
+    job.times = Some((1, 2));
+    job.start = Some(Dated { at: 1, value: JobStart::default() });
+    let check = |job: &JobEntry| {
+        let change = Change { entries: std::slice::from_ref(job), ..Change::default() };
+        assert_eq!(catalogue.apply(&change).expect("a change").written, 1);
+        let state = Filter { states: vec![job.state()], ..everything() };
+        let rows = catalogue.rows(&state, &PageRequest::default()).expect("read").items;
+        let found: Vec<_> = rows.iter().map(|row| (row.samples, row.lost, row.state)).collect();
+        assert_eq!(found, [(job.samples, job.lost, job.state())]);
+        let writer = catalogue.pool.writer();
+        let whole = writer.query_row("PRAGMA integrity_check(job)", [], |row| row.get(0));
+        assert_eq!(whole, Ok("ok".to_owned()));
+    };
+    check(&job);
+    (job.samples, job.lost) = (job.samples + 7, job.lost + 1);
+    check(&job);
+    let end = JobEnd { state: JobState::Timeout, ..JobEnd::default() };
+    job.end = Some(Dated { at: 3, value: end });
+    check(&job);
+}
+
+#[test]
+fn words_are_written_again_only_if_they_differ() {
+    let catalogue = SqliteCatalogue::in_memory().expect("memory");
+    let mut job = entry("1", &[0]);
+    let apply = |job: &JobEntry| {
+        let change = Change { entries: std::slice::from_ref(job), ..Change::default() };
+        assert_eq!(catalogue.apply(&change).expect("a change").written, 1);
+    };
+    let is_found = |text: &str| {
+        let filter = Filter { text: text.to_owned(), ..Filter::new(Visibility::Everything) };
+        catalogue.count(&filter).expect("a count") == 1
+    };
+    job.findings = ["idle cores".to_owned()].into();
+    apply(&job);
+    assert!(is_found("idle cores"));
+    // An index without the words shows whether they are written.
+    catalogue.pool.writer().execute_batch("DELETE FROM word WHERE rowid = 1").expect("writable");
+    job.samples += 1;
+    apply(&job);
+    assert!(!is_found("idle"), "the words are the same");
+    job.findings = ["slow disk".to_owned()].into();
+    apply(&job);
+    assert!(is_found("slow disk") && !is_found("idle"));
+    // An entry of an earlier version has no fingerprint.
+    let earlier = "DELETE FROM word WHERE rowid = 1; UPDATE job SET word_fingerprint = NULL";
+    catalogue.pool.writer().execute_batch(earlier).expect("writable");
+    apply(&job);
+    assert!(is_found("slow"));
+}
+
 /// The plans of the questions that must be fast.
 #[test]
 fn questions_use_their_indexes() {
     let catalogue = SqliteCatalogue::in_memory().expect("memory");
     let plan = |filter: Filter| {
-        let request = super::super::page::PageRequest { most: 100, ..Default::default() };
+        let request = PageRequest { most: 100, ..Default::default() };
         let statement =
             super::super::statement::Statement::rows(&filter, &request, &super::dialect::Sqlite)
                 .expect("a statement");

@@ -51,8 +51,11 @@ const TABLES_1: &str = "CREATE TABLE job (
 
 const CHANGE_2: &str = "INSERT INTO word (word, rank) VALUES ('automerge', 8)";
 
+const CHANGE_3: &str = "UPDATE job SET state = 'orphan' WHERE number IN
+        (SELECT number FROM document WHERE content LIKE '%\"start\":null,%')";
+
 /// The statements that made an empty file of each earlier version, from the first one on.
-const EARLIER: [&[&str]; 2] = [&[TABLES_1], &[TABLES_1, CHANGE_2]];
+const EARLIER: [&[&str]; 3] = [&[TABLES_1], &[TABLES_1, CHANGE_2], &[TABLES_1, CHANGE_2, CHANGE_3]];
 
 /// Writes a file of a version with jobs, as that version did.
 fn write(path: &Path, version: usize, jobs: &[Stored]) -> rusqlite::Result<()> {
@@ -62,6 +65,10 @@ fn write(path: &Path, version: usize, jobs: &[Stored]) -> rusqlite::Result<()> {
     EARLIER[version - 1].iter().try_for_each(|sql| connection.execute_batch(sql))?;
     for (number, job) in (1_i64..).zip(jobs) {
         write_job(&connection, number, job)?;
+    }
+    if version > 2 {
+        // These versions know orphans, which the jobs of the first one are not.
+        connection.execute_batch(CHANGE_3)?;
     }
     for name in EARLIER_SEGMENTS {
         connection.execute("INSERT INTO segment (name) VALUES (?1)", [name])?;
@@ -101,9 +108,8 @@ fn write_job(connection: &Connection, number: i64, job: &Stored) -> rusqlite::Re
     )?;
     let document = "INSERT INTO document (number, content) VALUES (?1, ?2)";
     connection.execute(document, params![number, job.document])?;
-    let words: Vec<&str> = job.words.iter().map(String::as_str).collect();
     let word = "INSERT INTO word (rowid, words) VALUES (?1, ?2)";
-    connection.execute(word, params![number, words.join(" ")])?;
+    connection.execute(word, params![number, job.words])?;
     for (sql, names) in [
         ("INSERT INTO host (job, name) VALUES (?1, ?2)", &job.hosts),
         ("INSERT INTO tag (job, name) VALUES (?1, ?2)", &job.tags),

@@ -1,0 +1,85 @@
+//! Places of jobs beside a copy of another hub's jobs.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use skopos_access::Caller;
+use skopos_hub::counts::Counts;
+use skopos_hub::jobs::{JobsPlace, JobsSettings};
+use skopos_model::Timestamp;
+use skopos_model::job::{JobRecord, Kind};
+use skopos_query::{Described, Engine, Node, Registry, Row, Source, Wanted};
+
+use super::download::Downloads;
+use crate::downloads::{JobName, PlacesCommand, PlacesMetadata, VERSION};
+
+/// Time that ends a test which hangs.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+#[derive(Debug)]
+struct Empty;
+
+impl Source for Empty {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(0)
+    }
+    fn latest(&self, _: &Wanted, _: &mut dyn FnMut(&Row<'_>)) {}
+    fn samples(&self, _: &Wanted, _: RangeInclusive<Timestamp>, _: &mut dyn FnMut(&Row<'_>)) {}
+    fn topics(&self, _: &Wanted, _: &mut dyn FnMut(&Described<'_>)) {}
+    fn nodes(&self) -> Vec<Node> {
+        Vec::new()
+    }
+}
+
+fn place(folder: PathBuf) -> JobsPlace {
+    JobsPlace::new(Some(folder), "s", JobsSettings::default())
+}
+
+/// Stores the start of a job.
+fn store(place: &JobsPlace, job: &str) {
+    let (jobs, content) = (place.open().expect("opened"), br#"{"user":"ann"}"#);
+    let (kind, time) = (Kind::Start, Timestamp::from_nanos(1));
+    let record = JobRecord { kind, job, generation: 0, node: "", time, content };
+    let stored = jobs.store(&Caller::Owner, ("p", 1), |visit| visit(0, record)).expect("stored");
+    assert_eq!(stored.accepted, 1, "{stored:?}");
+    assert!(jobs.wait_durable(&Caller::Owner, ("p", 1), 0, PATIENCE));
+}
+
+/// Makes the copy of a hub's jobs with one job.
+fn make_copy(folder: &Path, job: &str) {
+    // A copy has the folders of a hub's jobs, and a file beside them.
+    store(&place(folder.to_owned()), job);
+    std::fs::write(folder.join("replica"), format!("{:016x}\n{:016x}\n", 7, 8)).expect("written");
+}
+
+#[test]
+fn places_of_own_jobs_are_told_while_a_copy_is_read_and_the_copy_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make_copy(&folder.path().join("replicas/hub1"), "ann/1");
+    let place = Arc::new(place(folder.path().join("jobs")));
+    store(&place, "ann/2");
+    let engine = Arc::new(Engine::new(Registry::new(Arc::new(Empty))).expect("an engine"));
+    let downloads = Downloads::new((engine, place), Arc::new(Counts::default()), None);
+    let name = |job: &str| JobName { job: job.to_owned(), generation: Some(0) };
+    let jobs = vec![name("ann/1"), name("ann/2")];
+    let command = PlacesCommand { skopos_jobs: VERSION, jobs, ..PlacesCommand::default() };
+    let ask = || {
+        let answer = downloads.0.answer(&Caller::Owner, command.clone(), None).expect("an answer");
+        let metadata: PlacesMetadata =
+            serde_json::from_slice(&answer.app_metadata).expect("metadata");
+        (metadata.jobs, answer.endpoint.len(), metadata.missing)
+    };
+    // The first question has the copy read on another thread.
+    let missing = "the copy of the jobs of hub1, which is still being read".to_owned();
+    assert_eq!(ask(), (1, 1, vec![missing.clone()]));
+    let begun = Instant::now();
+    let mut answer = ask();
+    while answer.2 == [missing.clone()] {
+        assert!(begun.elapsed() < PATIENCE, "the copy is not read");
+        std::thread::sleep(Duration::from_millis(20));
+        answer = ask();
+    }
+    assert_eq!(answer, (2, 2, Vec::new()));
+}
