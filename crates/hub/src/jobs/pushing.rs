@@ -114,9 +114,8 @@ impl Shared {
             Some(job) => job.entry().start.as_ref().map(|start| &start.value),
             None => {
                 let last_part = self.lts.last_part(&id);
-                looked_up.start(&id, last_part).ok_or_else(|| {
-                    NotStored::Lookup(Lookup { id, place: LookupPlace::Catalogue { last_part } })
-                })?
+                let place = LookupPlace::Catalogue { last_part };
+                looked_up.start(&id, last_part).ok_or(NotStored::Lookup(Lookup { id, place }))?
             }
         };
         allow(caller, record, new.as_ref(), known).map_err(refused)

@@ -1,6 +1,6 @@
 //! Threads that bring announced files up, in the order of their announcement.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -36,6 +36,10 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Waiting {
     names: VecDeque<String>,
+    /// Number of files that a worker has taken.
+    taken: u64,
+    /// The files that workers could not bring up yet, as numbers in the order of announcements.
+    deferred: BTreeSet<u64>,
     is_closed: bool,
     dropped: u64,
     failed: u64,
@@ -98,15 +102,23 @@ impl Drop for Prefetcher {
 
 impl Queue {
     fn work(&self, engine: &Engine) {
-        while let Some(name) = self.next() {
+        while let Some((number, name)) = self.next() {
             loop {
                 let epoch = engine.epoch();
                 // The reader was faster.
                 if !engine.is_awaited(&name) || self.is_closed() {
                     break;
                 }
+                // The room that becomes free is for the file that is read first.
+                if self.is_behind(number) {
+                    engine.wait_for_change(epoch, WAIT);
+                    continue;
+                }
                 match engine.prefetch(&name) {
-                    Ok(Prefetched::Deferred) => engine.wait_for_change(epoch, WAIT),
+                    Ok(Prefetched::Deferred) => {
+                        unpoisoned(self.waiting.lock()).deferred.insert(number);
+                        engine.wait_for_change(epoch, WAIT);
+                    }
                     Ok(Prefetched::Copied | Prefetched::Present) => break,
                     Err(_) => {
                         // The read of the file reports the error to a caller.
@@ -115,18 +127,28 @@ impl Queue {
                     }
                 }
             }
+            unpoisoned(self.waiting.lock()).deferred.remove(&number);
         }
     }
 
-    /// Waits for the next name; `None` at the end.
-    fn next(&self) -> Option<String> {
+    /// Returns true if a file that was announced before this one waits for room.
+    fn is_behind(&self, number: u64) -> bool {
+        let waiting = unpoisoned(self.waiting.lock());
+        waiting.deferred.first().is_some_and(|first| *first < number)
+    }
+
+    /// Waits for the next name, and returns it with its number; `None` at the end.
+    fn next(&self) -> Option<(u64, String)> {
         let mut waiting = unpoisoned(self.waiting.lock());
         loop {
             if waiting.is_closed {
                 return None;
             }
             match waiting.names.pop_front() {
-                Some(name) => return Some(name),
+                Some(name) => {
+                    waiting.taken += 1;
+                    return Some((waiting.taken, name));
+                }
                 None => waiting = unpoisoned(self.ready.wait(waiting)),
             }
         }

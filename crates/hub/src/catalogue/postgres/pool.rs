@@ -80,10 +80,6 @@ impl Pool {
         })
     }
 
-    pub(super) fn place(&self) -> &str {
-        &self.place
-    }
-
     /// Runs an action on a connection, and waits for it. A thread that runs async tasks waits for a thread of its own,
     /// because it may not wait for another runtime.
     pub(super) fn run<T: Send>(

@@ -50,6 +50,6 @@ impl Filter {
                 };
                 value.is_some_and(|value| range.from <= value && value <= range.to)
             })
-            && words::are_among(&self.words(), &words::of_entry(entry).0)
+            && words::are_among(&self.words(), &words::words_of(entry))
     }
 }
