@@ -113,7 +113,8 @@ public final class Candidates {
         if (last != null && now - last.at < LOOK_UP_NANOS) {
             return last.address;
         }
-        InetAddress address = resolver.apply(name);
+        // Java asks no resolver for an address.
+        InetAddress address = isAddress(hostOf(name)) ? resolve(name) : resolver.apply(name);
         if (address == null && last != null) {
             // A resolver that fails now does not take away an address that it gave before.
             address = last.address;
