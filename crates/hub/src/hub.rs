@@ -23,7 +23,9 @@ use crate::counts::Counts;
 use crate::facts::{Counters, FactsPublisher};
 use crate::insight_infos::InsightInfos;
 use crate::insights::HubInsights;
-use crate::jobs::{Delivering, FromNodes, JobsPlace, JobsSettings, NodeFacts, SpoolTaker};
+use crate::jobs::{
+    Delivering, FromNodes, HelpedSegments, JobsPlace, JobsSettings, NodeFacts, SpoolTaker,
+};
 use crate::local::Local;
 use crate::measuring::Measuring;
 use crate::pki::Pki;
@@ -122,11 +124,14 @@ impl Hub {
         let settings = JobsSettings {
             database: config.catalogue.clone(),
             bucket: config.jobs.s3.clone(),
-            segments: config.jobs.helps_with.clone(),
             limits: config.jobs.limits(),
         };
+        let helped = config.jobs.helps_with.as_ref().map(HelpedSegments::open).transpose();
+        let helped =
+            helped.map_err(|e| Failure::new("[hub.jobs] helps_with").because(&e).in_file(file))?;
         let jobs = JobsPlace::new(state::jobs(), &site, settings)
-            .with_urls(config.jobs.locations.clone(), config.jobs.sites.clone());
+            .with_urls(config.jobs.locations.clone(), config.jobs.sites.clone())
+            .helping_with(helped);
         let jobs = Arc::new(jobs);
         let rules = RulesPlace::default();
         let engine = Engine::new(tables_of((&source, &jobs, &rules), config, file)?)

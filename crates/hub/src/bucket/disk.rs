@@ -42,8 +42,15 @@ pub struct Bucket {
 struct Shared {
     requests: Requests,
     prefix: Key,
-    scratch: PathBuf,
     chunks: Mutex<Chunks>,
+    /// `None` if the bucket was opened to read.
+    writing: Option<Writing>,
+}
+
+/// The folder of unfinished files, and the right to write.
+#[derive(Debug)]
+struct Writing {
+    scratch: PathBuf,
     writer: Writer,
 }
 
@@ -58,11 +65,27 @@ impl Bucket {
         scratch: &Path,
     ) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(SCRATCH_MODE).create(scratch)?;
-        let writer = Writer::new(scratch)?;
+        let (scratch, writer) = (scratch.to_path_buf(), Writer::new(scratch)?);
+        Self::with(store, prefix, Some(Writing { scratch, writer }))
+    }
+
+    /// Takes a store that another hub writes to, and the beginning of its keys. Each change fails with
+    /// [`PermissionDenied`](io::ErrorKind::PermissionDenied).
+    ///
+    /// # Errors
+    /// The client's thread cannot be started.
+    pub(super) fn reading(store: Arc<dyn ObjectStore>, prefix: &str) -> io::Result<Self> {
+        Self::with(store, prefix, None)
+    }
+
+    fn with(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        writing: Option<Writing>,
+    ) -> io::Result<Self> {
         let prefix = Key::parse(prefix).map_err(io::Error::other)?;
         let (requests, chunks) = (Requests::new(store)?, Mutex::default());
-        let scratch = scratch.to_path_buf();
-        Ok(Self { shared: Arc::new(Shared { requests, prefix, scratch, chunks, writer }) })
+        Ok(Self { shared: Arc::new(Shared { requests, prefix, chunks, writing }) })
     }
 
     /// Returns the root of the paths on this disk.
@@ -75,7 +98,7 @@ impl Bucket {
     /// # Errors
     /// Another hub writes to the bucket, or it cannot be reached.
     pub fn begin(&self) -> io::Result<()> {
-        self.shared.writer.begin(&self.shared.requests, &self.shared.prefix)
+        self.writing()?.writer.begin(&self.shared.requests, &self.shared.prefix)
     }
 
     /// Uploads a file of this machine under a path, unless an object of its length is there.
@@ -104,10 +127,15 @@ impl Bucket {
         Ok(key)
     }
 
+    fn writing(&self) -> io::Result<&Writing> {
+        let refused = || io::Error::new(io::ErrorKind::PermissionDenied, "it was opened to read");
+        self.shared.writing.as_ref().ok_or_else(refused)
+    }
+
     /// Returns the place of an unfinished file.
     fn scratch(&self, path: &Path) -> io::Result<PathBuf> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        Ok(self.shared.scratch.join(name))
+        Ok(self.writing()?.scratch.join(name))
     }
 
     fn length(&self, key: &Key) -> io::Result<u64> {
@@ -117,7 +145,7 @@ impl Bucket {
 
     /// Refuses to change a bucket that another hub writes to.
     fn check_writer(&self) -> io::Result<()> {
-        self.shared.writer.check(&self.shared.requests, &self.shared.prefix)
+        self.writing()?.writer.check(&self.shared.requests, &self.shared.prefix)
     }
 
     fn upload(&self, file: &Path, key: Key) -> io::Result<()> {
@@ -268,9 +296,10 @@ impl Disk for Bucket {
     fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
         let Some(lock) = OsDisk.lock(&self.scratch(path)?)? else { return Ok(None) };
         self.begin()?;
-        for file in OsDisk.list(&self.shared.scratch)? {
+        let scratch = &self.writing()?.scratch;
+        for file in OsDisk.list(scratch)? {
             if is_unfinished(Path::new(&file.name)) {
-                fs::remove_file(self.shared.scratch.join(file.name))?;
+                fs::remove_file(scratch.join(file.name))?;
             }
         }
         Ok(Some(lock))

@@ -3,7 +3,7 @@
 //! [`Bucket`] is a [`Disk`](skopos_store::log::Disk) on which an `Lts` keeps its folder: a file is an object, and
 //! segments never change, so nothing but whole objects is written. Read in this order: `place` has the configuration,
 //! `requests` the calls of the store with their deadline, `chunks` the bytes that were read not long ago, `disk` the
-//! operations, and `writer` the right to write to a bucket.
+//! operations, and `writer` the right to write to a bucket. A hub that helps another one opens the bucket of that one to read.
 
 mod place;
 mod requests;

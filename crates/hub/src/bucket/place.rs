@@ -1,4 +1,4 @@
-//! The configuration of a bucket: `[hub.jobs.s3]`.
+//! The configuration of a bucket: `[hub.jobs.s3]`, or that of the hub that this one helps.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -24,8 +24,8 @@ const MAX_RETRIES: usize = 2;
 /// Time of a request with its repetitions.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A bucket: `[hub.jobs.s3]`. Keys come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
-/// `AWS_SESSION_TOKEN`) or from the machine's role, never from this file.
+/// A bucket: `[hub.jobs.s3]`, or `helps_with` of `[hub.jobs]`. Keys come from the environment (`AWS_ACCESS_KEY_ID`,
+/// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`) or from the machine's role, never from this file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BucketConfig {
@@ -46,7 +46,7 @@ pub struct BucketConfig {
 #[derive(Debug, Error)]
 pub enum BucketError {
     /// The configuration is not one of a bucket.
-    #[error("`{field}` of [hub.jobs.s3] is {value:?}: {why}")]
+    #[error("`{field}` of the bucket is {value:?}: {why}")]
     Config {
         /// The name of the field.
         field: &'static str,
@@ -80,6 +80,19 @@ impl BucketConfig {
     /// # Errors
     /// The configuration names no bucket, or sends keys and jobs over a network in clear text.
     pub fn open(&self, scratch: &Path) -> Result<Bucket, BucketError> {
+        Ok(Bucket::new(self.store()?, &self.prefix, scratch)?)
+    }
+
+    /// Opens the bucket of another hub to read it. Nothing is asked of the server yet.
+    ///
+    /// # Errors
+    /// The same as for [`open`](Self::open).
+    pub fn open_to_read(&self) -> Result<Bucket, BucketError> {
+        Ok(Bucket::reading(self.store()?, &self.prefix)?)
+    }
+
+    /// Returns the client of the server.
+    fn store(&self) -> Result<Arc<dyn ObjectStore>, BucketError> {
         self.check()?;
         let options = ClientOptions::new()
             .with_timeout(REQUEST_TIMEOUT)
@@ -103,8 +116,7 @@ impl BucketConfig {
         let store = builder
             .build()
             .map_err(|e| BucketError::Client { bucket: self.bucket.clone(), why: e.to_string() })?;
-        let store: Arc<dyn ObjectStore> = Arc::new(store);
-        Ok(Bucket::new(store, &self.prefix, scratch)?)
+        Ok(Arc::new(store))
     }
 
     fn check(&self) -> Result<(), BucketError> {

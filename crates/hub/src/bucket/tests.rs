@@ -17,8 +17,9 @@ use object_store::{
 };
 use skopos_model::Timestamp;
 use skopos_model::job::{JobId, JobRecord, Kind};
+use skopos_store::Disk as _;
 use skopos_store::history::Error;
-use skopos_store::jobs::{JobPart, Lts, Mark, Retention, StoredRecord};
+use skopos_store::jobs::{JobPart, Lts, Mark, Retention, SegmentFiles, StoredRecord};
 
 use super::disk::Bucket;
 
@@ -163,6 +164,24 @@ impl World {
         })
         .expect("a store in memory answers at once")
     }
+
+    /// Returns the key of a segment.
+    fn segment(&self) -> Key {
+        let keys = self.keys();
+        Key::from(keys.into_iter().find(|key| key.contains("segment-")).expect("a segment"))
+    }
+
+    /// Damages a segment.
+    fn flip_a_bit(&self) {
+        let key = self.segment();
+        let flip = async {
+            let bytes = self.store.get(&key).await.expect("there").bytes().await.expect("read");
+            let mut bytes = bytes.to_vec();
+            bytes[100] ^= 4;
+            self.store.put(&key, bytes.into()).await.expect("written");
+        };
+        futures_util::future::FutureExt::now_or_never(flip).expect("at once");
+    }
 }
 
 fn folder() -> PathBuf {
@@ -289,15 +308,7 @@ fn a_flipped_bit_is_found_and_the_other_parts_are_kept() {
     let lts = world.open();
     let parts: Vec<JobPart> = (0..20).map(|job| part(job, 400)).collect();
     lts.seal(&parts, at(1)).expect("sealed");
-    let name = world.keys().into_iter().find(|key| key.contains("segment-")).expect("a segment");
-    let key = Key::from(name);
-    let flip = async {
-        let bytes = world.store.get(&key).await.expect("there").bytes().await.expect("read");
-        let mut bytes = bytes.to_vec();
-        bytes[100] ^= 4;
-        world.store.put(&key, bytes.into()).await.expect("written");
-    };
-    futures_util::future::FutureExt::now_or_never(flip).expect("at once");
+    world.flip_a_bit();
     drop(lts);
     let lts = world.open();
     let damaged = lts.verify().expect("read");
@@ -324,6 +335,42 @@ fn two_hubs_do_not_write_to_one_prefix() {
     let refused = first.seal(&[part(1, 1)], at(2)).expect_err("the other hub writes");
     assert!(described(&refused).contains("another hub writes to it"), "{refused}");
     assert_eq!(content(&second, 2).len(), 1);
+}
+
+#[test]
+fn a_hub_that_helps_reads_the_segments_of_a_bucket_and_changes_nothing() {
+    let world = World::new();
+    let parts: Vec<JobPart> = (0..20).map(|job| part(job, 400)).collect();
+    world.open().seal(&parts, at(1)).expect("sealed");
+    let name = world.segment().filename().expect("a name").to_owned();
+    let reading = || Bucket::reading(world.store.clone(), "site/a").expect("a bucket");
+    let read = |files: &SegmentFiles, job| files.read(&name, &id(job), 0);
+    let files = SegmentFiles::on(Arc::new(reading()), &folder());
+    for (job, part) in parts.iter().enumerate() {
+        let records = read(&files, job).expect("readable");
+        assert_eq!(records.as_ref(), Some(&part.records), "{job}");
+    }
+    assert_eq!(read(&files, 20).expect("readable"), None);
+    let (bucket, path) = (reading(), folder().join(&name));
+    let before = world.keys();
+    for changed in [
+        bucket.begin(),
+        bucket.remove(&path),
+        bucket.rename(&path, &folder().join("other.parquet")),
+        bucket.rename(&folder().join("segment-1.tmp"), &path),
+        bucket.create(&folder().join("segment-1.tmp")).map(drop),
+        bucket.lock(&folder().join("lock")).map(drop),
+    ] {
+        let refused = changed.expect_err("the bucket was opened to read");
+        assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    }
+    assert_eq!(world.keys(), before);
+    // The bytes are checked as those of a file are.
+    world.flip_a_bit();
+    let files = SegmentFiles::on(Arc::new(reading()), &folder());
+    let damaged = (0..20).filter_map(|job| read(&files, job).err());
+    let damaged: Vec<bool> = damaged.map(|error| error.is_damage()).collect();
+    assert!(damaged.contains(&true) && !damaged.contains(&false), "{damaged:?}");
 }
 
 #[test]
@@ -359,5 +406,5 @@ fn described(error: &dyn std::error::Error) -> String {
 fn paths_outside_of_the_bucket_are_refused() {
     let world = World::new();
     let bucket = Bucket::new(world.store.clone(), "", world.scratch.path()).expect("a bucket");
-    assert!(skopos_store::Disk::open_to_read(&bucket, Path::new("/etc/passwd")).is_err());
+    assert!(bucket.open_to_read(Path::new("/etc/passwd")).is_err());
 }

@@ -1,7 +1,6 @@
 //! The table `[hub.jobs]`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::Error as _;
@@ -11,7 +10,7 @@ use skopos_model::TopicPattern;
 use skopos_store::jobs::Retention;
 
 use crate::bucket::BucketConfig;
-use crate::jobs::JobsLimits;
+use crate::jobs::{HelpedPlace, JobsLimits};
 
 /// Limits of stored jobs: `[hub.jobs]`.
 #[derive(Debug, Default, Deserialize)]
@@ -44,18 +43,8 @@ pub struct JobsConfig {
     /// URLs of the Flight listeners of hubs that answer statements about segments together with this one.
     #[serde(deserialize_with = "urls")]
     pub helpers: Vec<String>,
-    /// Folder of the segments of the hub that this one helps.
-    #[serde(deserialize_with = "folder")]
-    pub helps_with: Option<PathBuf>,
-}
-
-/// Reads the absolute path of a folder.
-fn folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-    let path = PathBuf::deserialize(deserializer)?;
-    match path.is_absolute() {
-        true => Ok(Some(path)),
-        false => Err(D::Error::custom("the path of the folder begins with `/`")),
-    }
+    /// Folder or bucket of the segments of the hub that this one helps.
+    pub helps_with: Option<HelpedPlace>,
 }
 
 /// Reads a host and a port.

@@ -8,7 +8,7 @@
 //! the caller may read it.
 //!
 //! Read in this order: `batch`, `signal`, `replication`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `stored`,
-//! `turn`, `looked_up`, `pushing`, `storing`, `reads`, `copy_of`, `store`,
+//! `turn`, `looked_up`, `pushing`, `storing`, `reads`, `copy_of`, `store`, `segments`, `helped`,
 //! `replicating`, `open_copy`, `copies`, `place`, `spooled`, `node_facts`, `from_nodes`, `mds`, `judging`, `columns`, `download`.
 
 mod batch;
@@ -29,6 +29,7 @@ mod reads;
 mod copy_of;
 mod store;
 mod segments;
+mod helped;
 mod replicating;
 mod open_copy;
 mod copies;
@@ -58,6 +59,8 @@ pub use copies::{Copies, Copy, CopyError, ShownCopies, TakeOverError, take_over}
 pub(crate) use delivering::Delivering;
 pub use download::{Download, MAX_FOUND, MAX_PORTIONS, OfJob, Places, Portion, Wanted, holder_of};
 pub(crate) use from_nodes::FromNodes;
+pub use helped::HelpedPlace;
+pub(crate) use helped::HelpedSegments;
 pub use looked_up::LookedUp;
 pub use mds::{Difference, Mds, MdsError, Rebuilt, Verified};
 pub(crate) use node_facts::NodeFacts;

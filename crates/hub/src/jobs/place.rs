@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use skopos_model::job::JobId;
 use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
-use skopos_store::jobs::{SegmentFiles, StoredRecord};
+use skopos_store::jobs::StoredRecord;
 use thiserror::Error;
 
 use super::copies::{Copies, ShownCopies};
+use super::helped::HelpedSegments;
 use super::replicating::{Replicating, known_storage};
 use super::segments::SegmentsPlace;
 use super::shared::described;
@@ -26,6 +27,8 @@ pub struct JobsPlace {
     folder: Option<PathBuf>,
     site: String,
     settings: JobsSettings,
+    /// URL of the bucket of the segments; `None` if they are in the folder.
+    bucket: Option<String>,
     /// URLs at which the jobs are downloaded, and those of other sites.
     locations: Vec<String>,
     sites: BTreeMap<String, String>,
@@ -33,7 +36,7 @@ pub struct JobsPlace {
     /// taken.
     is_without_hub: bool,
     /// The segments of another hub, which this one reads for it.
-    segments: Option<SegmentFiles>,
+    helped: Option<HelpedSegments>,
     opened: Mutex<Option<Arc<Jobs>>>,
     /// The copies of other hubs' jobs.
     copies: Copies,
@@ -48,8 +51,6 @@ pub struct JobsSettings {
     pub database: Option<PostgresUrl>,
     /// The bucket of the segments, if they are not in the folder.
     pub bucket: Option<BucketConfig>,
-    /// The folder of another hub's segments, which this hub reads when it works for that one.
-    pub segments: Option<PathBuf>,
     /// The limits.
     pub limits: JobsLimits,
 }
@@ -77,15 +78,16 @@ impl JobsPlace {
     /// Returns the place of a site's jobs in a folder.
     pub fn new(folder: Option<PathBuf>, site: &str, settings: JobsSettings) -> Self {
         let (site, opened) = (site.to_owned(), Mutex::default());
-        let segments = settings.segments.as_deref().map(SegmentFiles::new);
+        let bucket = settings.bucket.as_ref().map(BucketConfig::url);
         let copies = Copies::new(folder.as_deref(), &site, &settings.limits);
         Self {
             folder,
             site,
             settings,
+            bucket,
             locations: Vec::new(),
             sites: BTreeMap::new(),
-            segments,
+            helped: None,
             is_without_hub: false,
             opened,
             copies,
@@ -97,6 +99,12 @@ impl JobsPlace {
     #[must_use]
     pub fn with_urls(self, locations: Vec<String>, sites: BTreeMap<String, String>) -> Self {
         Self { locations, sites, ..self }
+    }
+
+    /// Sets the segments of another hub, which this one reads for it.
+    #[must_use]
+    pub(crate) fn helping_with(self, helped: Option<HelpedSegments>) -> Self {
+        Self { helped, ..self }
     }
 
     /// Returns the URLs at which the jobs are downloaded; none for the address at which a client asked.
@@ -210,29 +218,52 @@ impl JobsPlace {
 
     /// Returns true if this hub reads segments for another one.
     pub fn helps(&self) -> bool {
-        self.segments.is_some()
+        self.helped.is_some()
     }
 
-    /// Reads a sealed part for a statement whose hub has asked the policy. This hub's own segments move when they are
-    /// compacted, so their parts are found by the job. A hub that helps another one has that one's segments, too: there
-    /// the name of the segment decides.
+    /// Returns the URL of the bucket of the segments; `None` if they are in a folder.
+    pub(crate) fn bucket(&self) -> Option<&str> {
+        self.bucket.as_deref()
+    }
+
+    /// Reads a sealed part for a statement whose hub has asked the policy, and has its segments in this bucket, or in a
+    /// folder. This hub's own segments move when they are compacted, so their parts are found by the job. A hub that helps
+    /// another one has that one's segments, too: there the name of the segment decides.
     ///
     /// # Errors
-    /// The part is not there, or cannot be read: an answer never lacks it silently.
+    /// The bucket is not one of this hub's configuration. The part is not there, or cannot be read: an answer never lacks it
+    /// silently.
     pub(crate) fn read_sealed(
         &self,
-        segment: &str,
+        (bucket, segment): (Option<&str>, &str),
         id: &JobId,
         number: u32,
     ) -> Result<Vec<StoredRecord>, Box<dyn std::error::Error + Send + Sync>> {
-        let only = self.segments.as_ref().map(|_| segment);
-        let own = self.get()?.map(|jobs| jobs.read_sealed(id, number, only)).transpose()?.flatten();
-        let records = match (own, &self.segments) {
-            (None, Some(files)) => files.read(segment, id, number)?,
+        let helped = self.helped.as_ref().filter(|helped| helped.bucket() == bucket);
+        let is_own = bucket == self.bucket();
+        if helped.is_none() && !is_own {
+            return Err(self.elsewhere(bucket).into());
+        }
+        let own = if is_own { self.get()? } else { None };
+        let only = self.helped.as_ref().map(|_| segment);
+        let own = own.map(|jobs| jobs.read_sealed(id, number, only)).transpose()?.flatten();
+        let records = match (own, helped) {
+            // The hub that asked gets the text of an error, and not its causes.
+            (None, Some(files)) => files.read(segment, id, number).map_err(|e| described(&e))?,
             (own, _) => own,
         };
         let missing = || format!("this hub does not have part {number} of the job {id}");
         Ok(records.ok_or_else(missing)?)
+    }
+
+    /// Returns the reason why segments in a bucket, or in a folder, are not read here.
+    fn elsewhere(&self, bucket: Option<&str>) -> String {
+        let known = self.helped.as_ref().map_or(self.bucket(), HelpedSegments::bucket);
+        let [wanted, known] = [bucket, known].map(|bucket| bucket.unwrap_or("a folder"));
+        format!(
+            "the segments are in {wanted}, and this hub reads for others those in {known}; \
+             `helps_with` of [hub.jobs] names them"
+        )
     }
 
     /// Returns the jobs; `None` if none was ever stored. Blocks while the folder is opened.
@@ -268,5 +299,53 @@ impl JobsPlace {
             why: described(&*e),
         };
         Ok(opened.insert(Arc::new(jobs.map_err(failed)?)).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::HelpedPlace;
+
+    #[test]
+    fn a_hub_reads_for_others_no_bucket_but_the_configured_one() {
+        let config = BucketConfig {
+            bucket: "jobs".to_owned(),
+            prefix: "hub1".to_owned(),
+            endpoint: None,
+            region: None,
+        };
+        let helped = HelpedSegments::open(&HelpedPlace::Bucket(config)).expect("a client");
+        let place =
+            JobsPlace::new(None, "site", JobsSettings::default()).helping_with(Some(helped));
+        let id = JobId::new("7", 0).expect("an id");
+        let read = |bucket, segment| {
+            let read = place.read_sealed((bucket, segment), &id, 0);
+            read.expect_err("refused").to_string()
+        };
+        let segment = "segment-00000001-1-2-a-0000000b.parquet";
+        for other in ["s3://jobs/hub2", "s3://jobs", "s3://jobs/hub1/lts", ""] {
+            let error = read(Some(other), segment);
+            assert!(error.contains("reads for others those in s3://jobs/hub1"), "{error}");
+        }
+        // In its own bucket, a name is no path either.
+        let error = read(Some("s3://jobs/hub1"), "../writer");
+        assert!(error.contains("a name is not that of a segment"), "{error}");
+        // It has no segments in a folder.
+        let error = read(None, segment);
+        assert!(error.contains("does not have part 0 of the job"), "{error}");
+    }
+
+    #[test]
+    fn the_hub_that_asked_gets_the_cause_of_a_failed_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let helped = HelpedPlace::Folder(folder.path().to_path_buf());
+        let helped = HelpedSegments::open(&helped).expect("a folder needs no client");
+        let place =
+            JobsPlace::new(None, "site", JobsSettings::default()).helping_with(Some(helped));
+        let id = JobId::new("7", 0).expect("an id");
+        let missing = (None, "segment-00000001-1-2-a-0000000b.parquet");
+        let error = place.read_sealed(missing, &id, 0).expect_err("it is not there").to_string();
+        assert!(error.contains("No such file"), "{error}");
     }
 }

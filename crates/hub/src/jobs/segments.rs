@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::bucket::{Bucket, BucketConfig, BucketError};
 
 /// The folder of segments, on a disk or below the prefix of a bucket.
-const FOLDER: &str = "lts";
+pub(super) const FOLDER: &str = "lts";
 
 /// The file that names the bucket that has the segments.
 const MARKER: &str = "bucket";
@@ -36,7 +36,7 @@ pub enum SegmentsError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The bucket cannot be used.
-    #[error(transparent)]
+    #[error("[hub.jobs.s3]")]
     Bucket(#[from] BucketError),
     /// Another place has the segments.
     #[error(

@@ -63,6 +63,8 @@ type ReadPart = Box<dyn Fn(&str, &JobId, u32) -> Result<Vec<StoredRecord>, BoxEr
 struct PieceOf {
     /// The copy; `None` for jobs of the hub itself.
     copy: Option<OfCopy>,
+    /// URL of the bucket of the segments; `None` for a folder. A hub reads no bucket but those of its own configuration.
+    bucket: Option<String>,
     /// Names of segments.
     segments: Vec<String>,
     /// The jobs.
@@ -70,7 +72,7 @@ struct PieceOf {
 }
 
 impl PieceOf {
-    fn new(copy: Option<OfCopy>, jobs: &[PlacedJob]) -> Self {
+    fn new(copy: Option<OfCopy>, bucket: Option<&str>, jobs: &[PlacedJob]) -> Self {
         let names: BTreeSet<&String> =
             jobs.iter().flat_map(|(_, parts)| parts.iter().map(|(_, name)| name)).collect();
         let segments: Vec<String> = names.into_iter().cloned().collect();
@@ -79,7 +81,8 @@ impl PieceOf {
             let parts = parts.iter().map(|(number, name)| (*number, at(name))).collect();
             (id.job().to_owned(), id.generation(), parts)
         };
-        Self { copy, jobs: jobs.iter().map(job).collect(), segments }
+        let bucket = bucket.map(str::to_owned);
+        Self { copy, bucket, jobs: jobs.iter().map(job).collect(), segments }
     }
 
     fn encoded(&self) -> Result<Vec<u8>, BoxError> {
@@ -91,9 +94,9 @@ impl PieceOf {
     /// Returns a function that reads parts.
     fn reader(&self, place: &Arc<JobsPlace>) -> Result<ReadPart, BoxError> {
         let Some(OfCopy { hub, storage }) = self.copy.clone() else {
-            let place = place.clone();
+            let (place, bucket) = (place.clone(), self.bucket.clone());
             return Ok(Box::new(move |segment: &str, id: &JobId, number| {
-                place.read_sealed(segment, id, number)
+                place.read_sealed((bucket.as_deref(), segment), id, number)
             }));
         };
         let jobs = place.of_storage(Some(storage))?;
@@ -136,8 +139,10 @@ impl Pieces for SealedSamples {
         let mut pieces = Vec::new();
         let copies = self.place.shown_copies()?;
         scan.lacks(copies.missing());
-        for jobs in self.place.get()?.into_iter().chain(copies.jobs) {
-            for piece in pieces_of(&jobs, scan)? {
+        let own = self.place.get()?.map(|jobs| (jobs, self.place.bucket()));
+        let copied = copies.jobs.into_iter().map(|jobs| (jobs, None));
+        for (jobs, bucket) in own.into_iter().chain(copied) {
+            for piece in pieces_of(&jobs, bucket, scan)? {
                 pieces.push(piece.encoded()?);
             }
         }
@@ -151,7 +156,7 @@ impl Pieces for SealedSamples {
     fn rows(&self, piece: &[u8], scan: &Scan) -> Result<Rows, BoxError> {
         let piece: PieceOf = serde_json::from_slice(piece.get(1..).unwrap_or_default())?;
         let (read_part, scan) = (piece.reader(&self.place)?, scan.clone());
-        let PieceOf { copy, segments, jobs } = piece;
+        let PieceOf { copy, segments, jobs, .. } = piece;
         let of_job = move |(job, generation, parts): JobOfPiece| {
             let read = || -> Result<_, BoxError> {
                 let (id, mut names) = (JobId::new(job, generation)?, Names::default());
@@ -177,8 +182,8 @@ impl Pieces for SealedSamples {
     }
 }
 
-/// Returns the pieces of the jobs of one storage that a scan asks for.
-fn pieces_of(jobs: &Jobs, scan: &Scan) -> Result<Vec<PieceOf>, BoxError> {
+/// Returns the pieces of the jobs of one storage that a scan asks for. Its segments are in a bucket, or in a folder.
+fn pieces_of(jobs: &Jobs, bucket: Option<&str>, scan: &Scan) -> Result<Vec<PieceOf>, BoxError> {
     let mut reading = jobs.reading(scan.caller(), Question::Records);
     note_ids(&mut reading, scan);
     let named = scan.texts("job");
@@ -198,5 +203,5 @@ fn pieces_of(jobs: &Jobs, scan: &Scan) -> Result<Vec<PieceOf>, BoxError> {
     let copy = jobs.copy_of().zip(jobs.storage());
     let copy = copy.map(|(hub, storage)| OfCopy { hub: hub.to_owned(), storage });
     let chunks = by_segment.values().flat_map(|jobs| jobs.chunks(PIECE_JOBS));
-    Ok(chunks.map(|jobs| PieceOf::new(copy.clone(), jobs)).collect())
+    Ok(chunks.map(|jobs| PieceOf::new(copy.clone(), bucket, jobs)).collect())
 }

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! - The hub that was asked makes the pieces, so it alone decides what the caller may read. A piece names what to read,
-//!   and never a path or an address.
+//!   and its reader takes no path and no address from it.
 //! - A plan of another hub is data from the network: it reads pieces and computes, see [`check`], and a worker has neither
 //!   files nor connections for anything else.
 //! - The answer is that of one hub. If a hub fails, the statement runs again here.

@@ -1,76 +1,37 @@
-//! Segments of jobs on a real server that speaks S3: `s3s-fs`, with its objects in a folder of the test.
+//! Segments of jobs on a real server that speaks S3.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-use crate::support::{Ran, eventually, free_port, listeners, runtime_dir, skopos};
-
-const KEYS: [(&str, &str); 2] =
-    [("AWS_ACCESS_KEY_ID", "skopos"), ("AWS_SECRET_ACCESS_KEY", "a secret of the test")];
-
-/// Returns the server that `scripts/setup test` installs.
-fn server() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-    let server = cache.join("skopos/s3s/bin/s3s-fs");
-    if !server.exists() {
-        // Also where the harness captures the output of tests that pass.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: no s3s-fs; `scripts/setup test` installs it");
-        return None;
-    }
-    Some(server)
-}
+use crate::s3_server::{KEYS, S3Server};
+use crate::support::{Ran, eventually, listeners, runtime_dir, skopos};
 
 /// A server with a bucket, and a hub that keeps its segments there. Both end when this is dropped.
 struct World {
     dir: TempDir,
-    program: PathBuf,
-    port: u16,
-    server: Option<Child>,
+    server: S3Server,
     hub: Option<Child>,
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        for mut child in self.server.take().into_iter().chain(self.hub.take()) {
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(mut hub) = self.hub.take() {
+            let _ = hub.kill();
+            let _ = hub.wait();
         }
     }
 }
 
 impl World {
-    fn new(program: PathBuf) -> Self {
-        let (dir, port) = (runtime_dir(), free_port());
-        std::fs::create_dir_all(dir.path().join("objects/jobs")).expect("a bucket");
-        let config = format!(
-            "[hub.jobs.s3]\nbucket = \"jobs\"\nprefix = \"hub1\"\nregion = \"test\"\n\
-             endpoint = \"http://127.0.0.1:{port}\"\n"
-        );
+    fn new(server: S3Server) -> Self {
+        let dir = runtime_dir();
+        let config = format!("[hub.jobs.s3]\n{}", server.entries("hub1"));
         std::fs::write(dir.path().join("skopos.toml"), config).expect("written");
-        Self { dir, program, port, server: None, hub: None }
-    }
-
-    fn start_server(&mut self) {
-        let mut command = Command::new(&self.program);
-        let port = self.port.to_string();
-        command.args(["--host", "127.0.0.1", "--port", &port]);
-        command.args(["--access-key", KEYS[0].1, "--secret-key", KEYS[1].1]);
-        command.arg(self.objects("")).stdout(Stdio::null()).stderr(Stdio::null());
-        self.server = Some(command.spawn().expect("it starts"));
-        eventually("the server listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok()
-        });
-    }
-
-    fn stop_server(&mut self) {
-        let mut server = self.server.take().expect("it runs");
-        server.kill().expect("it runs");
-        server.wait().expect("it ends");
+        Self { dir, server, hub: None }
     }
 
     fn start_hub(&mut self) {
@@ -96,15 +57,8 @@ impl World {
         hub.wait().expect("it ends");
     }
 
-    fn objects(&self, of: &str) -> PathBuf {
-        self.dir.path().join("objects").join(of)
-    }
-
     fn segments(&self) -> Vec<PathBuf> {
-        let files =
-            std::fs::read_dir(self.objects("jobs/hub1/lts")).into_iter().flatten().flatten();
-        let paths = files.map(|file| file.path());
-        paths.filter(|path| path.extension().is_some_and(|e| e == "parquet")).collect()
+        self.server.segments("hub1")
     }
 
     fn run(&self, args: &[&str]) -> Ran {
@@ -127,9 +81,9 @@ impl World {
 
 #[test]
 fn jobs_are_sealed_into_a_bucket_and_found_there() {
-    let Some(program) = server() else { return };
-    let mut world = World::new(program);
-    world.start_server();
+    let Some(server) = S3Server::new() else { return };
+    let mut world = World::new(server);
+    world.server.start();
     world.start_hub();
     for name in ["align", "solve"] {
         assert_eq!(world.run(&["run", "--quiet", "--name", name, "--", "true"]).code, 0);
@@ -156,11 +110,11 @@ fn jobs_are_sealed_into_a_bucket_and_found_there() {
     // The server goes away while the hub runs: records are taken, and sealed once it is back.
     world.start_hub();
     assert_eq!(world.count("jobs"), json!(2));
-    world.stop_server();
+    world.server.stop();
     assert_eq!(world.run(&["run", "--quiet", "--name", "late", "--", "true"]).code, 0);
     eventually("the job is found while the bucket is away", || world.count("jobs") == json!(3));
     let before = world.segments().len();
-    world.start_server();
+    world.server.start();
     eventually("the job is sealed", || world.segments().len() > before);
     world.kill_hub();
     world.start_hub();
@@ -170,8 +124,8 @@ fn jobs_are_sealed_into_a_bucket_and_found_there() {
 
 #[test]
 fn segments_of_the_folder_move_to_a_bucket() {
-    let Some(program) = server() else { return };
-    let mut world = World::new(program);
+    let Some(server) = S3Server::new() else { return };
+    let mut world = World::new(server);
     let config = world.dir.path().join("skopos.toml");
     let kept = std::fs::read_to_string(&config).expect("written");
     std::fs::write(&config, "").expect("written");
@@ -185,7 +139,7 @@ fn segments_of_the_folder_move_to_a_bucket() {
     eventually("the job is sealed", || sealed(&local) == 1);
     world.kill_hub();
     std::fs::write(&config, kept).expect("written");
-    world.start_server();
+    world.server.start();
     world.start_hub();
     assert_eq!(world.count("jobs"), json!(1));
     assert_eq!((sealed(&local), world.segments().len()), (0, 1));

@@ -35,7 +35,11 @@ impl FlightServer {
     }
 
     pub(crate) fn start_at(at: &str, args: &[&str]) -> Self {
-        let up = Running::start_as("up", &[&["--flight", at], args].concat());
+        Self::of(Running::start_as("up", &[&["--flight", at], args].concat()), at)
+    }
+
+    /// Returns a hub that was started, with the address of its listener.
+    pub(crate) fn of(up: Running, at: &str) -> Self {
         Self { up, uri: format!("grpc://{at}") }
     }
 
@@ -46,8 +50,7 @@ impl FlightServer {
         let file = dir.path().join("skopos.toml");
         std::fs::write(&file, config).expect("written");
         let args = ["--flight", &at, "--config", file.to_str().expect("UTF-8")];
-        let up = Running::start_as("up", &args);
-        Self { up, uri: format!("grpc://{at}") }
+        Self::of(Running::start_as("up", &args), &at)
     }
 
     /// Kills the hub, and starts another one in its place.

@@ -50,6 +50,7 @@ mod jobs;
 mod fetch;
 mod fetch_namespaces;
 mod lab;
+mod s3_server;
 mod bucket;
 mod faults;
 #[path = "../../../store/src/rounds.rs"]

@@ -92,14 +92,20 @@ impl Running {
 
     /// Starts the role `verb` in a folder that may have files.
     pub(crate) fn start_in(dir: TempDir, verb: &str, extra: &[&str]) -> Self {
-        let (child, told) = start_role(dir.path(), verb, extra);
+        let role = role(dir.path(), verb, extra);
+        Self::of(dir, role)
+    }
+
+    /// Starts a role that was prepared in a folder.
+    pub(crate) fn of(dir: TempDir, mut role: Command) -> Self {
+        let (child, told) = started(&mut role);
         Self { dir, child, _stdout: Some(told) }
     }
 
     /// Kills the role, and starts the role `verb` in its place.
     pub(crate) fn restart_as(&mut self, verb: &str, extra: &[&str]) {
         self.kill();
-        let (child, told) = start_role(self.dir.path(), verb, extra);
+        let (child, told) = started(&mut role(self.dir.path(), verb, extra));
         (self.child, self._stdout) = (child, Some(told));
     }
 
@@ -125,8 +131,8 @@ impl Drop for Running {
     }
 }
 
-/// Starts a role, and waits until it says so.
-fn start_role(dir: &Path, verb: &str, extra: &[&str]) -> (Child, BufReader<ChildStdout>) {
+/// Prepares a role in a folder.
+pub(crate) fn role(dir: &Path, verb: &str, extra: &[&str]) -> Command {
     let mut args = vec![verb, "--json"];
     if !extra.contains(&"--node") {
         args.extend(["--node", "n01"]);
@@ -142,7 +148,14 @@ fn start_role(dir: &Path, verb: &str, extra: &[&str]) -> (Child, BufReader<Child
         args.extend(listeners(extra));
     }
     args.extend(extra);
-    let mut child = skopos(dir, &args).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut command = skopos(dir, &args);
+    command.stdout(Stdio::piped());
+    command
+}
+
+/// Starts a role, and waits until it says so.
+fn started(role: &mut Command) -> (Child, BufReader<ChildStdout>) {
+    let mut child = role.spawn().expect("it starts");
     let mut told = BufReader::new(child.stdout.take().expect("piped"));
     // The agent may print other lines first.
     let is_start = told.by_ref().lines().map_while(Result::ok).any(|line| {

@@ -1,4 +1,4 @@
-//! Reads segments that another process writes, in a folder that both have.
+//! Reads segments that another process writes, in a folder or a bucket that both have.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,12 @@ pub struct SegmentFiles {
 impl SegmentFiles {
     /// Returns the segments of a folder, which need not be there yet.
     pub fn new(folder: &Path) -> Self {
-        Self { disk: Arc::new(OsDisk), folder: folder.to_path_buf(), open: Mutex::default() }
+        Self::on(Arc::new(OsDisk), folder)
+    }
+
+    /// Returns the segments of a folder on another disk than the operating system's.
+    pub fn on(disk: Arc<dyn Disk>, folder: &Path) -> Self {
+        Self { disk, folder: folder.to_path_buf(), open: Mutex::default() }
     }
 
     /// Reads the records of a part in the segment `name`; `None` if the segment does not have it. Every byte is checked.
