@@ -7,6 +7,8 @@
 
 Find a topic once and keep its vertex. ``read`` raises ``Gone`` after the topic was removed; ``silence`` of the segment is
 the time since its publisher's last sign of life. The layout is documented in crates/shm/src/layout.rs.
+
+``Reporter`` reports the outcomes of ranked choices to the agent.
 """
 
 import mmap
@@ -14,7 +16,9 @@ import os
 import struct
 import time
 
-__all__ = ["Segment", "Vertex", "NoValue", "Gone"]
+from .report import Counts, Reporter
+
+__all__ = ["Segment", "Vertex", "NoValue", "Gone", "Reporter", "Counts"]
 
 _ENTRY = struct.Struct("<IIQIIBBBBI")
 _ENTRY_BYTES, _HEAD_BYTES, _SLOT_BYTES, _ATTEMPTS = 320, 64, 32, 100

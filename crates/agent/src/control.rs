@@ -21,7 +21,8 @@ pub const MAX_MESSAGE_BYTES: usize = 32 * 1024;
 /// The longest answer. A socket's buffer holds it at once, so that the agent never waits for a client.
 pub const MAX_ANSWER_BYTES: usize = 128 * 1024;
 
-/// Most outcomes of a request: with names of sixty bytes they fit into the longest request.
+/// Most outcomes of a request: with names of sixty bytes they fit into the longest request. The clients in
+/// `clients/c/skopos_report.h` and `clients/python/skopos_shm/report.py` keep both bounds.
 pub const MAX_OUTCOMES: usize = 256;
 
 /// A sensor that was polled this recently is not polled again for a request.

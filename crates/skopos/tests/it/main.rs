@@ -4,6 +4,7 @@ mod support;
 mod up;
 mod insight;
 mod rank;
+mod outcomes;
 mod read;
 mod watch;
 mod hang;

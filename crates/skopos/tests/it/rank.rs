@@ -14,7 +14,7 @@ use crate::sql::Hub;
 use crate::support::{Running, eventually, run, runtime_dir};
 
 /// Candidates whose queues are user facts, which grow old slowly here.
-const CONFIG: &str = r#"
+pub(crate) const CONFIG: &str = r#"
 [[rank]]
 candidates = ["n02", "n03", "10.0.0.4:9042"]
 every = "200ms"
@@ -35,7 +35,7 @@ max_age_seconds = 3600
 
 const CANDIDATES: [&str; 3] = ["n02", "n03", "10.0.0.4:9042"];
 
-fn configured(dir: &Path, text: &str) -> String {
+pub(crate) fn configured(dir: &Path, text: &str) -> String {
     let path = dir.join("skopos.toml");
     std::fs::write(&path, text).expect("writable");
     path.to_str().expect("UTF-8").to_owned()
@@ -50,7 +50,7 @@ fn publish(agent: &Running, values: [(f64, f64); 3]) {
     }
 }
 
-fn ranking(agent: &Running) -> Json {
+pub(crate) fn ranking(agent: &Running) -> Json {
     let ran = agent.run(&["rank", "--profile", "reads", "--json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     ran.json()
