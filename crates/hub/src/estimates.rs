@@ -11,7 +11,7 @@ use skopos_model::task::{RESOURCES, Resource};
 use skopos_query::arrow::array::{Array as _, AsArray as _};
 use skopos_query::arrow::compute::cast;
 use skopos_query::arrow::datatypes::{DataType, Float64Type};
-use skopos_query::{BoxError, Error, Limits};
+use skopos_query::{BoxError, Engine, Error, Limits};
 use skopos_store::archive::{Archive, Conditions, Keeper, Records};
 pub use skopos_store::estimate::Minimize;
 use skopos_store::estimate::{CONFIDENCE, Estimate, Evidence, MAX_RISK, Record, estimate_from};
@@ -22,7 +22,8 @@ use crate::backend::Backend;
 /// Longest name of a class or user. Names of programs and jobs are shorter.
 pub const MAX_NAME_BYTES: usize = 256;
 
-/// Most tasks or jobs that are records, the latest ones: a task counts half after fifty newer ones, so older ones hardly count.
+/// Most tasks or jobs that are records, the latest ones: a task counts half after fifty newer ones, so older ones hardly count. If all
+/// of them failed, so many older ones that did not are records, too.
 const MAX_RECORDS: u32 = 1000;
 
 /// The resource of which a limit counts more than one value, and the one that is a request in the table of jobs.
@@ -131,7 +132,7 @@ impl EstimateQuestion {
                 return Ok(proposal);
             }
         }
-        let found = self.jobs(backend, caller).await?;
+        let found = self.jobs(&backend.engine, caller, MAX_RECORDS).await?;
         self.proposal("jobs", &found).ok_or_else(|| EstimateError::NoRecord {
             resource: self.resource.name,
             class: self.class.clone(),
@@ -164,20 +165,41 @@ impl EstimateQuestion {
         })
     }
 
-    /// Reads the latest jobs, by a statement of the caller.
-    async fn jobs(&self, backend: &Backend, caller: &Caller) -> Result<Records, Error> {
+    /// Reads the latest `most` jobs, by statements of the caller. If none of them completed, the latest `most` that did are
+    /// records, too.
+    pub(crate) async fn jobs(
+        &self,
+        engine: &Engine,
+        caller: &Caller,
+        most: u32,
+    ) -> Result<Records, Error> {
+        let mut found = self.latest_jobs(engine, caller, ("", most)).await?;
+        if found.records.is_empty() {
+            let completed = " AND state = 'completed'";
+            found.add_older(self.latest_jobs(engine, caller, (completed, most)).await?);
+        }
+        Ok(found)
+    }
+
+    /// Reads the latest jobs that meet a further condition.
+    async fn latest_jobs(
+        &self,
+        engine: &Engine,
+        caller: &Caller,
+        (further, most): (&str, u32),
+    ) -> Result<Records, Error> {
         let quoted = |text: &str| text.replace('\'', "''");
         let user = self.user.as_ref().map(|user| format!(" AND \"user\" = '{}'", quoted(user)));
         let sql = format!(
             "SELECT {} AS amount, wall_seconds AS held, CASE state WHEN 'completed' THEN 0.0 \
-             WHEN 'out_of_memory' THEN 1.0 ELSE 2.0 END AS ended, requested_bytes AS requested FROM jobs WHERE application = '{}'{} AND ended_at IS NOT NULL \
-             ORDER BY started_at DESC LIMIT {MAX_RECORDS}",
+             WHEN 'out_of_memory' THEN 1.0 ELSE 2.0 END AS ended, requested_bytes AS requested FROM jobs WHERE application = '{}'{}{further} AND ended_at IS NOT NULL \
+             ORDER BY started_at DESC LIMIT {most}",
             self.resource.name,
             quoted(&self.class),
             user.unwrap_or_default(),
         );
-        let limits = Limits { rows: MAX_RECORDS as usize, threads: 1, ..Limits::default() };
-        let answer = backend.engine.query(caller, &sql, &limits).await?;
+        let limits = Limits { rows: most as usize, threads: 1, ..Limits::default() };
+        let answer = engine.query(caller, &sql, &limits).await?;
         let mut found = Records::default();
         for batch in &answer.batches {
             let number = |at: usize| cast(batch.column(at), &DataType::Float64);

@@ -32,6 +32,10 @@ pub struct PlacesCommand {
     /// True if the client takes whole segments as files, for all records of their jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub segments: bool,
+    /// True if the client takes an answer that lacks parts of the site's jobs, and reads which ones in
+    /// [`PlacesMetadata::missing`]. Without it such an answer is an error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
 }
 
 /// A job.
@@ -55,7 +59,8 @@ pub struct PlacesMetadata {
     /// The last of these jobs, if others follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<JobName>,
-    /// Parts of the site's jobs that this answer lacks, for people: copies of the jobs of hubs that are away.
+    /// Parts of the site's jobs that this answer lacks, for people: copies of the jobs of hubs that are away, and parts that the
+    /// statement with the condition could not read. Empty if the command has no `partial`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// Addresses of other sites, by name. The client asks them itself, with its rights there.

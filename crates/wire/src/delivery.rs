@@ -43,6 +43,9 @@ pub const MAX_DELIVERY_BYTES: usize = 4 << 20;
 /// The most jobs of a list: one for each core of the largest nodes.
 pub const MAX_JOBS_OF_NODE: usize = 512;
 
+/// The most further jobs in an answer. A hub looks at some thousand jobs of a node, and a sum of such numbers does not overflow.
+pub const MAX_FURTHER_JOBS: u64 = 1 << 20;
+
 /// The most hubs whose answers count.
 const MAX_HUBS: usize = 16;
 
@@ -62,7 +65,8 @@ pub struct JobsOfNode {
     pub running: Vec<JobId>,
     /// Ids that the node sees, and that belong to jobs which have ended or run elsewhere.
     pub elsewhere: Vec<String>,
-    /// Number of further jobs that run there and that the node does not see. The list has no room for them.
+    /// Number of further jobs that run there and that the node does not see, at most [`MAX_FURTHER_JOBS`]. The list has no room
+    /// for them.
     pub left_out: u64,
 }
 
@@ -209,6 +213,9 @@ impl Delivered {
         let answer = match reader.byte()? {
             kind @ (0 | 4) => {
                 let left_out = if kind == 4 { reader.varint()? } else { 0 };
+                if left_out > MAX_FURTHER_JOBS {
+                    return Err(Error::Number);
+                }
                 let count = few(reader.count(2)?)?;
                 let mut running = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -424,11 +431,19 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_end_and_a_reason_that_steers_a_terminal_are_refused() {
+    fn numbers_of_jobs_without_bound_and_a_reason_that_steers_a_terminal_are_refused() {
         let many = Delivery::Jobs(vec!["7".to_owned(); MAX_JOBS_OF_NODE + 1]);
         assert!(Delivery::decode(&many.encode("n01")).is_err());
         let most = Delivery::Jobs(vec!["7".to_owned(); MAX_JOBS_OF_NODE]);
         assert!(Delivery::decode(&most.encode("n01")).is_ok());
+        let further = |left_out| {
+            let jobs = JobsOfNode { left_out, ..JobsOfNode::default() };
+            Delivered::decode(&Delivered::Jobs(jobs).encode())
+        };
+        assert!(further(MAX_FURTHER_JOBS).is_ok());
+        for too_many in [MAX_FURTHER_JOBS + 1, u64::MAX] {
+            assert!(matches!(further(too_many), Err(Error::Number)), "{too_many} further jobs");
+        }
         let steering = Delivered::Sent(Sent::Later("\u{1b}[2J".repeat(1000)));
         let Ok(Delivered::Sent(Sent::Later(why))) = Delivered::decode(&steering.encode()) else {
             panic!("it is an answer");

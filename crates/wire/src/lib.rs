@@ -53,7 +53,7 @@ pub use batch::{Batch, Checked, Content, Description, IndexedSample, MAX_BATCH_B
 pub use config::{PlaneConfig, RUNTIME};
 pub use delivery::{
     Asker, Delivered, Delivery, DeliveryResponder, JobsOfNode, MAX_DELIVERY_BYTES,
-    MAX_JOBS_OF_NODE, Taker,
+    MAX_FURTHER_JOBS, MAX_JOBS_OF_NODE, Taker,
 };
 pub use drops::DropCounter;
 pub use error::Error;

@@ -13,8 +13,9 @@ use skopos_model::task::SUMMARY_VERSION;
 use skopos_query::{Engine, Registry, Source};
 use skopos_rpc::analysis::loader::Loader as _;
 
-use super::tests::{World, rows_for};
+use super::tests::{World, block_on, rows_for};
 use super::{InsightInfo, Stores, register};
+use crate::estimates::EstimateQuestion;
 use crate::jobs::{Jobs, JobsPlace};
 
 fn engine(place: &Arc<JobsPlace>) -> Engine {
@@ -653,4 +654,49 @@ fn conditions_reach_the_catalogue_and_an_order_by_the_start_reads_few_jobs() {
         ask(columns),
         ["[\"n7\"] [\"it's \\\"odd\\\"\",\"slow\"] gromacs it mdrun odd opt s slow v"]
     );
+}
+
+#[test]
+fn jobs_that_completed_before_a_row_of_failures_are_still_records_of_an_estimate() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = place(folder.path());
+    let jobs = place.open().expect("opened");
+    let states = [["completed"; 2].as_slice(), &["out_of_memory"; 5]].concat();
+    for (at, state) in (0..).zip(&states) {
+        let begin = 1e9 + 10.0 * at as f64;
+        let start = json!({"application": "solve", "start_seconds": begin,
+                           "requested": {"resident_bytes_max": 50.0}});
+        let used = json!({"resident_bytes_max": 30 + at, "wall_seconds": 5.0});
+        let end = json!({"state": state, "end_seconds": begin + 5.0, "used": used});
+        let job = format!("solve/{at}");
+        for (sequence, (kind, content)) in (2 * at..).zip([(Kind::Start, start), (Kind::End, end)])
+        {
+            store(
+                &jobs,
+                &Caller::Owner,
+                (job.as_str(), kind),
+                content.to_string().as_bytes(),
+                sequence,
+            )
+            .expect("stored");
+        }
+    }
+    let engine = engine(&place);
+    let begun = std::time::Instant::now();
+    let ended = "SELECT job FROM jobs WHERE ended_at IS NOT NULL";
+    while rows_for(&engine, &Caller::Owner, ended).map_or(0, |rows| rows.len()) < states.len() {
+        assert!(begun.elapsed().as_secs() < 180, "gave up waiting for the jobs");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let question = EstimateQuestion::new("solve".to_owned(), "memory").expect("a resource");
+    let evidence = |most| {
+        let found = block_on(question.jobs(&engine, &Caller::Owner, most)).expect("read");
+        let all = found.evidence.iter().map(|one| (one.record.value, one.is_censored));
+        (all.collect::<Vec<_>>(), found.records.len(), found.unfinished)
+    };
+    let ended_by_limit = (50.0, true);
+    let older = [vec![(30.0, false), (31.0, false)], vec![ended_by_limit; 3]].concat();
+    assert_eq!(evidence(3), (older, 2, 3));
+    let latest = [vec![(31.0, false)], vec![ended_by_limit; 5]].concat();
+    assert_eq!(evidence(6), (latest, 1, 5), "the older one does not count");
 }

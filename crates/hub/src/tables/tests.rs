@@ -90,7 +90,7 @@ fn engine(archive: Option<PathBuf>) -> Engine {
     engine_over(World::new(&world), archive)
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(future)
 }

@@ -47,7 +47,7 @@ impl JobsHere {
         let mut jobs: Vec<JobId> = running.iter().cloned().chain(new).collect();
         let left_out = jobs.len().saturating_sub(MAX_JOBS_OF_NODE);
         jobs.truncate(MAX_JOBS_OF_NODE);
-        (jobs, left_out as u64 + no_room)
+        (jobs, no_room.saturating_add(left_out as u64))
     }
 }
 
@@ -99,5 +99,8 @@ mod tests {
         here.learn(JobsOfNode { running, elsewhere: Vec::new(), left_out: 4 });
         let (jobs, left_out) = here.jobs();
         assert_eq!((jobs.len(), left_out), (MAX_JOBS_OF_NODE, 3 + 4));
+        let running = here.told.running.clone();
+        here.learn(JobsOfNode { running, elsewhere: Vec::new(), left_out: u64::MAX });
+        assert_eq!(here.jobs().1, u64::MAX);
     }
 }

@@ -154,7 +154,8 @@ impl Task {
         let (jobs, no_room) = self.here.jobs();
         let recorded = self.recorder.record(&jobs, &facts.values, time);
         set(&self.counts.jobs, jobs.len() as u64);
-        add(&self.counts.left_out, facts.left_out + recorded.left_out + no_room);
+        let left_out = [facts.left_out, recorded.left_out, no_room];
+        add(&self.counts.left_out, left_out.into_iter().fold(0, u64::saturating_add));
         let contact = &self.contact;
         let mut send = |batch: &SpooledBatch| contact.records(batch);
         let to_hub: Result<&mut ToHub<'_>, String> = match &hub {

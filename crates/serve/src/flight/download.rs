@@ -101,6 +101,13 @@ fn invalid(text: &str) -> Status {
     status::with_hint(Code::InvalidArgument, text, Some(HINT))
 }
 
+/// Refuses an answer that lacks a part, to a client that does not read which parts are missing.
+fn incomplete(missing: &str) -> Status {
+    let text = format!("the answer would lack a part of the jobs: {missing}");
+    let hint = "ask again, or with `\"partial\": true` in the command, which gets the rest";
+    status::with_hint(Code::Unavailable, &text, Some(hint))
+}
+
 /// Returns the failure of the storage to a caller. Its text names files, and jobs of others, so the owner alone reads it.
 fn failed(caller: &Caller, e: &dyn std::fmt::Display) -> Status {
     match caller {
@@ -447,6 +454,9 @@ impl Inner {
         missing.extend(copies.missing());
         missing.sort_unstable();
         missing.dedup();
+        if let Some(first) = missing.first().filter(|_| !command.partial) {
+            return Err(incomplete(first));
+        }
         // The jobs of this hub come first.
         let sources: Vec<Arc<Jobs>> = self.jobs(caller)?.into_iter().chain(copies.jobs).collect();
         let Some(first) = sources.first() else {
@@ -623,9 +633,9 @@ impl Inner {
 /// The jobs that pass a condition, by id and run.
 #[derive(Default)]
 pub(super) struct Matching {
-    ids: BTreeSet<JobId>,
+    pub(super) ids: BTreeSet<JobId>,
     /// Parts of the site's jobs to which the condition was not applied, for people.
-    missing: Vec<String>,
+    pub(super) missing: Vec<String>,
 }
 
 /// The places of jobs in each source, and the last of these jobs if others follow.

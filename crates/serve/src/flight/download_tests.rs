@@ -9,10 +9,11 @@ use skopos_access::Caller;
 use skopos_hub::counts::Counts;
 use skopos_hub::jobs::{JobsPlace, JobsSettings};
 use skopos_model::Timestamp;
-use skopos_model::job::{JobRecord, Kind};
+use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_query::{Described, Engine, Node, Registry, Row, Source, Wanted};
+use tonic::Code;
 
-use super::download::Downloads;
+use super::download::{Downloads, Matching};
 use crate::downloads::{JobName, PlacesCommand, PlacesMetadata, VERSION};
 
 /// Time that ends a test which hangs.
@@ -64,7 +65,8 @@ fn places_of_own_jobs_are_told_while_a_copy_is_read_and_the_copy_is_named() {
     let downloads = Downloads::new((engine, place), Arc::new(Counts::default()), None);
     let name = |job: &str| JobName { job: job.to_owned(), generation: Some(0) };
     let jobs = vec![name("ann/1"), name("ann/2")];
-    let command = PlacesCommand { skopos_jobs: VERSION, jobs, ..PlacesCommand::default() };
+    let command =
+        PlacesCommand { skopos_jobs: VERSION, jobs, partial: true, ..PlacesCommand::default() };
     let ask = || {
         let answer = downloads.0.answer(&Caller::Owner, command.clone(), None).expect("an answer");
         let metadata: PlacesMetadata =
@@ -82,4 +84,41 @@ fn places_of_own_jobs_are_told_while_a_copy_is_read_and_the_copy_is_named() {
         answer = ask();
     }
     assert_eq!(answer, (2, 2, Vec::new()));
+}
+
+#[test]
+fn an_answer_that_lacks_parts_is_refused_unless_the_client_takes_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // A copy that cannot be read is missing in each answer.
+    let copy = folder.path().join("replicas/hub1");
+    std::fs::create_dir_all(&copy).expect("a folder");
+    std::fs::write(copy.join("replica"), "torn").expect("written");
+    let with_copy = place(folder.path().join("jobs"));
+    let apart = tempfile::tempdir().expect("a folder");
+    let alone = place(apart.path().join("jobs"));
+    let of_copy = "the copy of the jobs of hub1";
+    let of_statement = "samples of n02";
+    for (place, lacks) in [(with_copy, of_copy), (alone, of_statement)] {
+        store(&place, "ann/2");
+        let engine = Arc::new(Engine::new(Registry::new(Arc::new(Empty))).expect("an engine"));
+        let parts = (engine, Arc::new(place));
+        let downloads = Downloads::new(parts, Arc::new(Counts::default()), None);
+        let answer = |partial| {
+            let condition = Some("true".to_owned());
+            let skopos_jobs = VERSION;
+            let command =
+                PlacesCommand { skopos_jobs, condition, partial, ..PlacesCommand::default() };
+            let ids = [JobId::new("ann/2", 0).expect("an id")].into();
+            let missing = vec![of_statement.to_owned(); usize::from(lacks == of_statement)];
+            downloads.0.answer(&Caller::Owner, command, Some(Matching { ids, missing }))
+        };
+        let refused = answer(false).expect_err("refused");
+        assert_eq!(refused.code(), Code::Unavailable);
+        let why = refused.message();
+        assert!(why.contains(lacks) && why.contains("\"partial\": true"), "{why}");
+        let metadata = answer(true).expect("an answer").app_metadata;
+        let metadata: PlacesMetadata = serde_json::from_slice(&metadata).expect("metadata");
+        assert_eq!((metadata.jobs, metadata.missing.len()), (1, 1));
+        assert!(metadata.missing[0].starts_with(lacks), "{:?}", metadata.missing);
+    }
 }

@@ -70,6 +70,21 @@ pub struct Records {
     pub unknown: u64,
 }
 
+impl Records {
+    /// Adds the records of older tasks, if these tasks have none: attempts that a limit ended say nothing without a task that
+    /// ended well. The numbers of unfinished and of unknown tasks stay.
+    pub fn add_older(&mut self, older: Self) {
+        if self.records.is_empty() {
+            self.records = older.records;
+            self.evidence.splice(0..0, older.evidence);
+            self.lower_bounds = older.lower_bounds;
+        }
+    }
+}
+
+/// The condition in SQL that a task ended by itself and returned 0.
+const ENDED_WELL: &str = "exit_type = 'normal' AND status = 0";
+
 impl Archive {
     /// Returns the classes in the order of their names.
     ///
@@ -130,7 +145,8 @@ impl Archive {
     /// Returns the memory that a limit would have to grant each task of a class, and its duration. `kept_by`
     /// says whether the kernel enforces the limit on a control group, whose charge then counts, or samples
     /// do, which count resident memory and files of tmpfs. A report without a charge counts like one of
-    /// samples. Of the tasks only the latest `most` count, if that is given.
+    /// samples. Of the tasks only the latest `most` count, if that is given; if they have no record, so do the latest `most` that
+    /// returned 0.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -160,7 +176,7 @@ impl Archive {
     }
 
     /// Returns the amount of one resource that each task of a class used, and its duration. Of the tasks only the latest
-    /// `most` count, if that is given.
+    /// `most` count, if that is given; if they have no record, so do the latest `most` that returned 0.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -178,9 +194,24 @@ impl Archive {
     /// that of the reading of `resource`.
     fn records_of(
         &self,
-        (class, resource): (&str, &Resource),
+        of: (&str, &Resource),
         value: &str,
         conditions: &Conditions,
+        most: Option<u32>,
+    ) -> Result<Records, Error> {
+        let mut found = self.latest_records(of, value, (conditions, "1"), most)?;
+        if most.is_some() && found.records.is_empty() {
+            found.add_older(self.latest_records(of, value, (conditions, ENDED_WELL), most)?);
+        }
+        Ok(found)
+    }
+
+    /// Does the same for the latest tasks that meet a further condition in SQL, whether they have a record or not.
+    fn latest_records(
+        &self,
+        (class, resource): (&str, &Resource),
+        value: &str,
+        (conditions, further): (&Conditions, &str),
         most: Option<u32>,
     ) -> Result<Records, Error> {
         let (clause, mut values) = conditions.sql();
@@ -193,14 +224,14 @@ impl Archive {
         // The tasks are chosen first, because the expressions read their whole documents. A limit that ended a task is written
         // as `memory: 5.1 GiB > 4 GiB`.
         let query = format!(
-            "SELECT {value}, is_whole, end_seconds - start_seconds, exit_type = 'normal' AND status = 0,
+            "SELECT {value}, is_whole, end_seconds - start_seconds, {ENDED_WELL},
              CASE WHEN exit_type = 'limit' AND EXISTS (SELECT 1 FROM json_each(document, '$.ended.limits')
                  WHERE value LIKE ?)
              THEN (SELECT json_extract(value, '$.most') FROM json_each(document, '$.limits_set')
                  WHERE json_extract(value, '$.name') = ?) END
              FROM task LEFT JOIN reading ON reading.task = task.id
              AND reading.resource = (SELECT id FROM resource WHERE name = ?)
-             WHERE task.id IN (SELECT task.id FROM task WHERE {clause} AND class = ?
+             WHERE task.id IN (SELECT task.id FROM task WHERE {clause} AND {further} AND class = ?
                  ORDER BY end_seconds DESC, task.id DESC LIMIT ?)
              ORDER BY end_seconds, task.id"
         );

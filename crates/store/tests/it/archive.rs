@@ -5,10 +5,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use skopos_model::task::{FILES_VERSION, MAX_FILE_ROWS, SUMMARY_VERSION, Summary, resource};
+use skopos_model::task::{
+    ExitType, FILES_VERSION, LimitSet, MAX_FILE_ROWS, SUMMARY_VERSION, Summary, resource,
+};
 use skopos_store::archive::{
     Archive, ArchivedTask, ConditionError, Conditions, DamagedTask, Error, Field, Filter, Keeper,
 };
+use skopos_store::estimate::{Minimize, estimate_from};
 
 /// A report of a task that used this many bytes.
 fn summary(class: &str, host: &str, at: f64, bytes: f64) -> Summary {
@@ -264,6 +267,44 @@ fn merged_values_of_the_hosts_are_those_of_the_class() {
         archive.records("align", swap, &Conditions::default(), None).expect("read").unknown,
         10
     );
+}
+
+#[test]
+fn tasks_before_a_row_of_failures_are_still_records() {
+    let mut archive = Archive::in_memory().expect("an archive");
+    for n in 0..5 {
+        let at = f64::from(n);
+        archive.add(&summary("align", "n01", at, 1e6 * (1.0 + at)), None).expect("added");
+    }
+    let memory = resource("memory").expect("it is there");
+    for n in 0..4 {
+        let mut ended = summary("align", "n01", 10.0 + f64::from(n), 7e6);
+        ended.ended.exit_type = ExitType::Limit;
+        ended.ended.status = None;
+        ended.ended.limits = vec!["memory: 7 MB > 6 MB".to_owned()];
+        let (name, unit) = (memory.name.to_owned(), "bytes".to_owned());
+        ended.limits_set = vec![LimitSet { name, most: 6e6, unit }];
+        archive.add(&ended, None).expect("added");
+    }
+    let mut failed = summary("align", "n01", 20.0, 9e6);
+    failed.ended.status = Some(1);
+    archive.add(&failed, None).expect("added");
+    let all = Conditions::default();
+    let by_samples = archive.memory_records("align", Keeper::Samples, &all, Some(3));
+    for found in [archive.records("align", memory, &all, Some(3)), by_samples] {
+        let found = found.expect("read");
+        // The latest three tasks that ended well, and then the attempts among the latest three tasks.
+        let evidence: Vec<_> =
+            found.evidence.iter().map(|one| (one.record.value, one.is_censored)).collect();
+        let expected = [(3e6, false), (4e6, false), (5e6, false), (6e6, true), (6e6, true)];
+        assert_eq!(evidence, expected);
+        assert_eq!((found.records.len(), found.lower_bounds, found.unfinished), (3, 3, 3));
+        let estimate = estimate_from(&found.evidence, Minimize::Retries, 1.0).expect("records");
+        assert_eq!((estimate.maximum, estimate.count), (12e6, 3));
+    }
+    // With a record among the latest tasks the older ones do not count.
+    let found = archive.records("align", memory, &all, Some(6)).expect("read");
+    assert_eq!((found.records.len(), found.evidence.len(), found.unfinished), (1, 5, 5));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn names_of(typed: &str) -> Vec<JobName> {
 }
 
 /// Asks where the jobs lie, and with `segments` for the files of whole segments. One hub of the addresses must answer; another
-/// site that does not is missing.
+/// site that does not is missing, and so are parts that an answer lacks.
 pub(super) fn ask(
     addresses: &[HubAddress],
     args: &FetchArgs,
@@ -49,6 +49,7 @@ pub(super) fn ask(
             condition: Some(condition.clone()),
             records: records.clone(),
             segments,
+            partial: true,
             ..PlacesCommand::default()
         }],
         None => args
@@ -59,6 +60,7 @@ pub(super) fn ask(
                 jobs: ids.iter().flat_map(|id| names_of(id)).collect(),
                 records: records.clone(),
                 segments,
+                partial: true,
                 ..PlacesCommand::default()
             })
             .collect(),

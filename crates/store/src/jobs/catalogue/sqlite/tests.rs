@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rusqlite::Connection;
 use skopos_model::job::{JobEnd, JobStart, JobState};
+use skopos_model::task::ExitType;
 
 use super::super::super::entry::{Dated, JobEntry};
 use super::super::conformance::{self, entry};
@@ -12,6 +13,7 @@ use super::super::contract::{Catalogue, Change};
 use super::super::error::Error;
 use super::super::filter::{Filter, Visibility};
 use super::super::page::PageRequest;
+use super::super::row::Columns;
 use super::SqliteCatalogue;
 
 #[test]
@@ -91,28 +93,48 @@ fn a_damaged_row_is_named_and_can_be_written_again() {
 }
 
 #[test]
-fn an_entry_that_comes_again_changes_its_row_and_its_indexes_stay_whole() {
+fn an_entry_that_comes_again_changes_each_column_of_its_row() {
     let catalogue = SqliteCatalogue::in_memory().expect("memory");
-    let everything = || Filter::new(Visibility::Everything);
-    let mut job = entry("1", &[0]);
-    job.times = Some((1, 2));
-    job.start = Some(Dated { at: 1, value: JobStart::default() });
     let check = |job: &JobEntry| {
         let change = Change { entries: std::slice::from_ref(job), ..Change::default() };
         assert_eq!(catalogue.apply(&change).expect("a change").written, 1);
-        let state = Filter { states: vec![job.state()], ..everything() };
-        let rows = catalogue.rows(&state, &PageRequest::default()).expect("read").items;
-        let found: Vec<_> = rows.iter().map(|row| (row.samples, row.lost, row.state)).collect();
-        assert_eq!(found, [(job.samples, job.lost, job.state())]);
+        let everything = Filter::new(Visibility::Everything);
+        let rows = catalogue.rows(&everything, &PageRequest::default()).expect("read").items;
+        assert_eq!(rows, [Columns::of(job).expect("columns").row().expect("a row")]);
         let writer = catalogue.pool.writer();
         let whole = writer.query_row("PRAGMA integrity_check(job)", [], |row| row.get(0));
         assert_eq!(whole, Ok("ok".to_owned()));
     };
-    check(&job);
-    (job.samples, job.lost) = (job.samples + 7, job.lost + 1);
-    check(&job);
-    let end = JobEnd { state: JobState::Timeout, ..JobEnd::default() };
+    let text = |text: &str| text.to_owned();
+    let (mut job, mut start, mut end) = (entry("1", &[0]), JobStart::default(), JobEnd::default());
+    (start.user, start.project, start.application) = (text("ann"), text("p"), text("solve"));
+    (start.name, start.queue) = (text("first"), text("short"));
+    (start.start_seconds, end.end_seconds) = (Some(1.0), Some(3.0));
+    // Each of the columns of indexes changes alone.
+    let changes: [fn(&mut JobStart, &mut JobEnd); 7] = [
+        |_, _| {},
+        |start, _| start.user = "bob".to_owned(),
+        |start, _| start.project = "q".to_owned(),
+        |start, _| start.application = "mesh".to_owned(),
+        |start, _| start.start_seconds = Some(2.0),
+        |_, end| end.end_seconds = Some(4.0),
+        |_, end| end.state = JobState::Timeout,
+    ];
+    for change in changes {
+        change(&mut start, &mut end);
+        job.start = Some(Dated { at: 1, value: start.clone() });
+        job.end = Some(Dated { at: 3, value: end.clone() });
+        check(&job);
+    }
+    // The others change together.
+    (start.name, start.queue) = (text("second"), text("long"));
+    start.requested = [(text("cores"), 4.0)].into();
+    end.exit_type = Some(ExitType::Signal);
+    end.used = [(text("cpu_seconds"), 5.0)].into();
+    job.start = Some(Dated { at: 1, value: start });
     job.end = Some(Dated { at: 3, value: end });
+    job.nodes = [text("n01")].into();
+    (job.samples, job.lost) = (7, 1);
     check(&job);
 }
 
