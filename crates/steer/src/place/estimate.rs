@@ -26,6 +26,7 @@ pub(super) struct Estimate {
     /// Share of the tier that other programs use.
     others: Option<f64>,
     queued_bytes: u64,
+    awaited_bytes: u64,
     /// Bytes that can be written, as far as is known.
     pub(super) room_bytes: u64,
     pub(super) evictable_bytes: u64,
@@ -82,6 +83,7 @@ fn one(tier: &Tier, refused: &mut u64) -> Estimate {
         access_seconds,
         others: others.map(|share| share.clamp(0.0, MAX_OTHERS)),
         queued_bytes: own.queued_bytes,
+        awaited_bytes: own.awaited_bytes,
         room_bytes: seen.map_or(own.room_bytes, |seen| seen.min(own.room_bytes)),
         evictable_bytes: own.evictable_bytes,
         is_failed: own.is_failed,
@@ -99,6 +101,12 @@ impl Estimate {
     /// Returns the expected seconds of a read behind the transfers in flight; `None` if the speed is unknown.
     pub(super) fn read_seconds(&self, bytes: u64) -> Option<f64> {
         self.seconds(bytes, self.read_bytes_per_second?)
+    }
+
+    /// Returns the expected seconds of a read behind the transfers in flight and all reads that are announced; `None` if the
+    /// speed is unknown.
+    pub(super) fn announced_seconds(&self, bytes: u64) -> Option<f64> {
+        self.read_seconds(bytes.saturating_add(self.awaited_bytes))
     }
 
     fn seconds(&self, bytes: u64, rate: f64) -> Option<f64> {

@@ -8,6 +8,7 @@
 //! - A sick device, and one that is good for fewer copies than the file needs, is used only if no other has room.
 //! - Targets within [`TIE`] of the best take turns, so that equal targets have equal shares.
 //! - A target of unknown speed has its turns of the round robin, if it has room. The others share the other turns.
+//! - Copies of announced files are spread: the reads that are announced on a tier count as if they were in flight.
 //! - If no target has room, the choice is that of the round robin.
 
 use crate::place::estimate::{Estimate, estimate};
@@ -117,9 +118,16 @@ impl Policy for Informed {
         };
         let targets: Vec<Target> = (self.estimates.iter().enumerate().take(from))
             .filter(|(_, e)| good(e))
-            .map(|(at, e)| Target { at, class: e.is_sick.into(), seconds: e.read_seconds(bytes) })
             // A loaded device can be slower than the source.
-            .filter(|t| t.seconds.zip(here).is_none_or(|(there, here)| there < here))
+            .filter(|(_, e)| {
+                e.read_seconds(bytes).zip(here).is_none_or(|(there, here)| there < here)
+            })
+            // The reader may come with others, who wait for the device at the same time.
+            .map(|(at, e)| Target {
+                at,
+                class: e.is_sick.into(),
+                seconds: e.announced_seconds(bytes),
+            })
             .collect();
         choose(&targets, &mut self.prefetched, from)
     }

@@ -67,6 +67,8 @@ impl Entry {
 pub(super) struct TierState {
     pub(super) capacity_bytes: u64,
     pub(super) used_bytes: u64,
+    /// Bytes of cached copies.
+    cached_bytes: u64,
     /// Bytes of cached copies that are not awaited.
     evictable_bytes: u64,
     pub(super) usage: Usage,
@@ -221,6 +223,7 @@ impl State {
         match kind {
             Kind::Home => state.homes.insert(used, file),
             Kind::Cache => {
+                state.cached_bytes += entry.bytes;
                 if !entry.is_awaited {
                     state.evictable_bytes += entry.bytes;
                 }
@@ -241,6 +244,7 @@ impl State {
         match kind {
             Kind::Home => state.homes.remove(&held.used),
             Kind::Cache => {
+                state.cached_bytes = state.cached_bytes.saturating_sub(entry.bytes);
                 if !entry.is_awaited {
                     state.evictable_bytes = state.evictable_bytes.saturating_sub(entry.bytes);
                 }
@@ -388,6 +392,7 @@ fn own(
         capacity_bytes: tier.capacity_bytes,
         room_bytes: tier.room_bytes(instant),
         evictable_bytes: tier.evictable_bytes,
+        awaited_bytes: tier.cached_bytes.saturating_sub(tier.evictable_bytes),
         queued_bytes: tier.usage.queued_bytes(),
         unseen_bytes: unseen,
         read_bytes_per_second: load.read_bytes_per_second,

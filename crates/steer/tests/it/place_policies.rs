@@ -151,6 +151,17 @@ fn a_copy_is_brought_up_only_where_it_is_read_faster() {
 }
 
 #[test]
+fn copies_of_announced_files_are_spread_by_speed() {
+    let (mut fast, slower, source) = (known(900, 4e6), known(900, 1e6), known(900, 1e5));
+    assert_eq!(Informed::new().prefetch(10, 2, &[fast, slower, source]), Some(0));
+    // Their readers come together, so a read waits for the others on its tier.
+    fast.own.awaited_bytes = 100;
+    assert_eq!(Informed::new().prefetch(10, 2, &[fast, slower, source]), Some(1));
+    // The announced reads choose among tiers. They do not make a tier slower than the source.
+    assert_eq!(Informed::new().prefetch(10, 1, &[fast, source]), Some(0));
+}
+
+#[test]
 fn values_that_cannot_be_are_refused_and_counted() {
     let mut policy = Informed::new();
     let mut odd = known(900, 1e9);
