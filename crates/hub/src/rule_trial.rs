@@ -18,7 +18,7 @@ use skopos_query::arrow::datatypes::{Float64Type, TimestampNanosecondType};
 use skopos_query::{
     Answer, Described, Engine, Error, Inputs, Limits, Node, Registry, Row, Source, Wanted,
 };
-use skopos_steer::rule::{Event, MAX_SUBJECTS, Moment, Tracker};
+use skopos_steer::rule::{Due, Event, MAX_SUBJECTS, Moment, Tracker};
 use skopos_term::Failure;
 
 use crate::config::RuleConfig;
@@ -102,12 +102,26 @@ pub fn try_rule(
                 Some((then, answer)) if then == seen => answer,
                 _ => ask(&engine, rule).await,
             };
-            trial.events.extend(tracker.step(Moment::on_one_clock(now), answer.clone()));
+            trial.events.extend(step(&mut tracker, now, answer.clone()));
             last = Some((seen, answer));
         }
         trial.firing = tracker.firing();
         Ok(trial)
     })
+}
+
+/// Applies an answer. The actions that are due are done at once, because only an action that is done is repeated.
+fn step(
+    tracker: &mut Tracker,
+    now: Timestamp,
+    answer: Result<Vec<skopos_steer::rule::Row>, String>,
+) -> Vec<Event> {
+    let now = Moment::on_one_clock(now);
+    let events = tracker.step(now, answer);
+    for event in events.iter().filter(|event| event.due == Due::Now) {
+        tracker.note_outcome(now, &event.subject, event.at, true);
+    }
+    events
 }
 
 async fn ask(engine: &Engine, rule: &RuleConfig) -> Result<Vec<skopos_steer::rule::Row>, String> {

@@ -24,8 +24,8 @@ pub const MAX_ENTRY_BYTES: usize = 32 << 10;
 /// The room of a log between two commits, which are a fraction of a second apart: thousands of entries.
 const CAPACITY: Capacity = Capacity::new(4 << 20, MAX_ENTRY_BYTES);
 
-/// Length at which another log begins. A log is read and removed as a whole.
-const MAX_LOG_BYTES: u64 = 4 << 20;
+/// Length in bytes at which another log begins. A log is read and removed as a whole.
+pub const MAX_LOG_BYTES: u64 = 4 << 20;
 
 /// Time after which another log begins, so that entries are removed by age.
 const MAX_LOG_AGE: Duration = Duration::from_secs(86_400);

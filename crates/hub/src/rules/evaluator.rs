@@ -10,6 +10,7 @@ use skopos_model::{Sample, Timestamp, Topic, Value, ValueType};
 use skopos_query::{Engine, Limits};
 use skopos_shm::{Publisher, VertexSpec, VertexWriter, boottime, now};
 use skopos_steer::rule::{Due, Event, MAX_SUBJECTS, Moment, Row, Tracker};
+use skopos_store::journal::{MAX_ENTRY_BYTES, MAX_LOG_BYTES};
 use skopos_term::Failure;
 use tokio::runtime::Handle;
 
@@ -28,7 +29,8 @@ const SHARE: u32 = 10;
 
 /// Most entries of a step that are written at once. They fill less than a log, so each log that begins has its copies before the
 /// next one begins.
-const ENTRIES_AT_ONCE: usize = 128;
+const ENTRIES_AT_ONCE: usize = 100;
+const _: () = assert!(((ENTRIES_AT_ONCE * MAX_ENTRY_BYTES) as u64) < MAX_LOG_BYTES);
 
 /// Maximum time between two heartbeats of the segment.
 const HEARTBEAT: Duration = Duration::from_secs(1);

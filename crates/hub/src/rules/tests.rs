@@ -14,8 +14,9 @@ use skopos_model::{Kind, Sample, Timestamp, Topic, Unit, Value, unpoisoned};
 use skopos_query::{Described, Engine, Node, Registry, Row, Source, Wanted};
 use skopos_shm::Host;
 use skopos_steer::rule::Terms;
+use skopos_store::history::Error;
 
-use super::history::RuleRecord;
+use super::history::{History, RuleRecord};
 use super::{Rules, RulesPlace};
 use crate::config::rules_of;
 
@@ -111,11 +112,15 @@ impl Site {
         let place = RulesPlace::default();
         let folder = self.dir.path().join("rules");
         // Threads of a former run may hold the folder a little longer than its end.
-        let started = until("a start", || {
-            let asked = (self.engine.clone(), self.runtime.handle().clone());
-            let folders = (self.dir.path(), Some(folder.as_path()));
-            Rules::start(folders, "site", asked, &rules, &place).ok()
+        until("the end of a former run", || match History::open(&folder) {
+            Ok(_) => Some(()),
+            Err(Error::Busy(_)) => None,
+            Err(e) => panic!("{e}"),
         });
+        let asked = (self.engine.clone(), self.runtime.handle().clone());
+        let folders = (self.dir.path(), Some(folder.as_path()));
+        let started = Rules::start(folders, "site", asked, &rules, &place);
+        let started = started.unwrap_or_else(|failure| panic!("{}", failure.in_one_line()));
         (started.expect("rules"), place)
     }
 }
@@ -524,4 +529,12 @@ fn a_dry_run_does_nothing_and_says_what_was_due() {
     site.world.set("n01/fs/a/free_ratio", 0.0);
     recorded(&place, "dry", "action", "dry_run");
     assert!(requests.try_recv().is_err());
+}
+
+#[test]
+#[should_panic(expected = "the folder cannot be made")]
+fn a_start_that_fails_ends_its_test_with_the_reason() {
+    let site = Site::new();
+    std::fs::write(site.dir.path().join("rules"), "").expect("written");
+    site.start(&["name = \"full\"\nthen = { publish = \"app/full\" }"]);
 }

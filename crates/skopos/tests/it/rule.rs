@@ -37,6 +37,14 @@ every = "1s"
 then = { publish = "app/never" }
 
 [[rule]]
+name = "again"
+when = "SELECT topic FROM latest WHERE topic LIKE '%/app/depth' AND value < 5"
+repeat = "10ms"
+at_most = 1000
+dry_run = true
+then = { publish = "app/shallow_queues" }
+
+[[rule]]
 name = "timed"
 when = "SELECT topic FROM latest WHERE age > 1000"
 then = { publish = "app/old" }
@@ -86,6 +94,13 @@ fn a_rule_fires_and_resolves_and_its_past_can_be_tried() {
     assert_eq!(tried.code, 0, "{document:#}");
     assert_eq!((&document["fired"], &document["firing"]), (&json!(1), &json!(0)), "{document:#}");
     assert_eq!(document["topics"], 1);
+    let again = up.run(&[
+        "rule", "test", "again", "--config", config, "--since", "10s", "--every", "10ms", "--json",
+    ]);
+    let document = again.json();
+    let is_repeated = |e: &Json| e["event"] == "still_firing" && e["action"] == "due";
+    let mut events = document["events"].as_array().expect("events").iter();
+    assert!(events.any(is_repeated), "{document:#}");
     let never = up.run(&["rule", "test", "never", "--config", config]);
     assert!(never.code == 1 && never.stdout.contains("would not have fired"), "{never:?}");
     let timed = up.run(&["rule", "test", "timed", "--config", config]);

@@ -16,7 +16,8 @@
 //! - In each period at most [`Terms::most`] actions are due for subjects that fire, flap or still fire, and for what is tried
 //!   again. Each of them adds at most one for its end, and one when a subject that flapped is steady. An action that the limit
 //!   held back comes later if the subject still fires.
-//! - An action that failed is due again after a pause, as long as its subject fires, and an end for a day.
+//! - An action that failed is due again after a pause, as long as its subject fires, and an end for a day, also if its subject
+//!   fired again meanwhile without an action.
 //! - Each event whose action is not due has the reason.
 //! - The number of subjects is bounded. Each that is forgotten or resolved early for this is counted.
 //!

@@ -41,9 +41,10 @@ pub(super) struct Action {
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) state: State,
-    /// Time of the last action that told that it fires or flaps, or that may have, if its end is not told yet.
+    /// Time of the last action of a subject that fires or flaps, unless the action of its end was handed on since.
     pub(super) told: Option<Moment>,
-    /// The last action, if it is not done and nothing happened since that replaces it.
+    /// The last action, if it is not done and no change replaced it. Without `told` it is the action of an end, which stays
+    /// until another action is handed on: if it fails, the end is still due once the subject is quiet.
     pub(super) action: Option<Action>,
     /// Number of actions that failed since one was done.
     failures: u32,
@@ -68,6 +69,16 @@ impl Subject {
 
     pub(super) fn is_firing(&self) -> bool {
         matches!(self.state, State::Firing { .. })
+    }
+
+    /// Returns true if it fires or flaps.
+    pub(super) fn is_active(&self) -> bool {
+        self.is_firing() || self.flaps
+    }
+
+    /// Returns true if the last action is that of an end, and the subject fires again or flaps.
+    pub(super) fn holds_an_end(&self) -> bool {
+        self.action.is_some() && self.told.is_none() && self.is_active()
     }
 
     /// Returns the time at which it came into the answer; `now` if it is not there.
@@ -100,8 +111,15 @@ impl Subject {
 
     /// Notes that the action of an event of this kind is handed on.
     pub(super) fn act(&mut self, kind: Kind, now: Moment, since: Moment) {
-        self.told = (self.is_firing() || self.flaps).then_some(now);
+        self.told = (kind != Kind::Resolved && self.is_active()).then_some(now);
         self.action = Some(Action { kind, at: now, since, again: None });
+    }
+
+    /// Drops the last action, unless it is that of an end, because a change replaces it.
+    pub(super) fn replace_action(&mut self) {
+        if self.told.is_some() {
+            self.action = None;
+        }
     }
 
     /// Notes the outcome of the action whose event was at `event`. The pause before it is tried again begins with `first`, and
@@ -130,14 +148,15 @@ impl Subject {
     pub(super) fn try_again(&mut self, time: Timestamp) {
         if let Some(action) = &mut self.action {
             action.again = Some(time);
-            // The end is still to be told.
-            self.told = self.told.or(Some(action.at));
         }
     }
 
     /// Returns the kind of the event with which an action that failed is tried again, once its pause is over, and the time since
-    /// which its subject was in the answer.
+    /// which its subject was in the answer. An end waits until the subject is quiet.
     pub(super) fn failed(&self, now: Timestamp) -> Option<(Kind, Moment)> {
+        if self.holds_an_end() {
+            return None;
+        }
         let is_due = |action: &Action| action.again.is_some_and(|again| now >= again);
         let Action { kind, since, .. } = self.action.filter(is_due)?;
         match kind {

@@ -17,7 +17,7 @@ pub struct Terms {
     pub hold: Duration,
     /// Time for which a firing subject must be absent before it is resolved.
     pub keep: Duration,
-    /// Time after which the action of a subject that still fires is due again; `None` for never.
+    /// Time after which the action of a subject that still fires is due again, if the last one is done; `None` for never.
     pub repeat: Option<Duration>,
     /// Largest number of actions in `per`.
     pub most: u32,

@@ -86,8 +86,10 @@ impl Tracker {
         }
         let (at, since) = (now.earlier(event.at), now.earlier(event.since));
         let subject = self.subjects.entry(event.subject.clone()).or_insert_with(Subject::new);
-        // An end whose begin is not in the history any more is kept by the time of its change.
-        if event.is_firing != subject.is_firing() || subject.changed_at().is_none() {
+        // An end whose begin is not in the history any more is kept by the time of its change. An event from `kept` may be
+        // older than the last change.
+        let is_later = |last: Timestamp| event.is_firing != subject.is_firing() && at.steady > last;
+        if subject.changed_at().is_none_or(is_later) {
             subject.change(at.steady, FLAP_CHANGES, FLAP_WINDOW);
         }
         subject.state = match event.is_firing {
@@ -103,7 +105,7 @@ impl Tracker {
             _ => subject.flaps,
         };
         if event.due != Due::Flaps {
-            subject.action = None;
+            subject.replace_action();
         }
         match event.due {
             Due::Now => {
@@ -120,28 +122,35 @@ impl Tracker {
     }
 
     /// Returns the events that restore the present state, without rows: of each subject that fires, flaps or has an action that
-    /// is not done. Of an action that was due, the outcome is returned too: true if it is done, `None` if it is not known.
+    /// is not done. Of an action that was due, the outcome is returned too: true if it is done, `None` if it is not known. A
+    /// subject that fires again or flaps before the action of its end is done has two events, the end first.
     pub fn kept(&self, now: Moment) -> Vec<(Event, Option<bool>)> {
         let kept = |(name, subject): (&String, &Subject)| {
-            let kind = match subject.action {
-                Some(action) => action.kind,
-                None if subject.flaps => Kind::Flapping,
-                None if subject.is_firing() => Kind::StillFiring,
-                None => return None,
+            let of_subject = |event: Event, is_firing, due| Event {
+                subject: name.clone(),
+                is_firing,
+                due,
+                ..event
             };
-            let (at, due) = match subject.action.map(|action| action.at).or(subject.told) {
-                Some(told) => (told, Due::Now),
-                None => (now, Due::Limited),
-            };
-            let since = subject.action.map_or_else(|| subject.since(at), |action| action.since);
-            let is_done = match subject.action {
-                None => Some(true),
-                Some(action) => action.again.map(|_| false),
-            };
-            let (subject, is_firing) = (name.clone(), subject.is_firing());
-            Some((Event { subject, is_firing, due, ..of_rule(at, kind, since) }, is_done))
+            let holds_an_end = subject.holds_an_end();
+            let action = subject.action.map(|action| {
+                let event = of_rule(action.at, action.kind, action.since);
+                let is_firing = subject.is_firing() && !holds_an_end;
+                (of_subject(event, is_firing, Due::Now), action.again.map(|_| false))
+            });
+            let is_state = action.is_none() || holds_an_end;
+            let state = (is_state && subject.is_active()).then(|| {
+                let kind = if subject.flaps { Kind::Flapping } else { Kind::StillFiring };
+                let (at, due) = match subject.told {
+                    Some(told) => (told, Due::Now),
+                    None => (subject.since(now), Due::Limited),
+                };
+                let event = of_rule(at, kind, subject.since(at));
+                (of_subject(event, subject.is_firing(), due), Some(true))
+            });
+            action.into_iter().chain(state)
         };
-        self.subjects.iter().filter_map(kept).collect()
+        self.subjects.iter().flat_map(kept).collect()
     }
 
     /// Notes the outcome of the action that was due for the event of a subject at the time `event`. If it is not done, it is due
@@ -193,13 +202,15 @@ impl Tracker {
     }
 
     /// Returns the number of subjects that were forgotten or resolved early because there were too many, or forgotten because their
-    /// end could not be told for a day.
+    /// end could not be told for a day. It includes subjects of an earlier run whose day is over at the first step.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
     /// Prepares the first step after a restart.
     fn begin(&mut self, now: Timestamp) {
+        // Ends that an earlier run gave up, or whose day passed since, are not told.
+        self.forget(now);
         for subject in self.subjects.values_mut() {
             // It is given its whole `keep` to come back.
             if let State::Firing { seen, .. } = &mut subject.state {
@@ -314,7 +325,7 @@ impl Tracker {
         let begins_to_flap =
             subject.change(now.steady, FLAP_CHANGES, FLAP_WINDOW) && !subject.flaps;
         if !subject.flaps {
-            subject.action = None;
+            subject.replace_action();
         }
         subject.flaps |= begins_to_flap;
         let is_firing = subject.is_firing();
@@ -363,7 +374,10 @@ impl Tracker {
         }
         let is_due = match (subject.told, self.terms.repeat) {
             (None, _) => true,
-            (Some(told), Some(repeat)) => now.steady.since(told.steady) >= repeat,
+            // An action that runs, or that failed and has its pause, is not repeated.
+            (Some(told), Some(repeat)) => {
+                subject.action.is_none() && now.steady.since(told.steady) >= repeat
+            }
             (Some(_), None) => false,
         };
         is_due.then(|| (Kind::StillFiring, subject.since(now)))

@@ -1,5 +1,6 @@
 //! Rules: when subjects fire and resolve, and which actions are due.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -31,8 +32,14 @@ fn tracker(terms: Terms) -> Tracker {
     Tracker::new(terms).expect("valid terms")
 }
 
-/// Steps through answers and returns `time kind subject due` of each event. An answer that begins with `!` failed.
+/// Steps through answers and returns `time kind subject due` of each event. An answer that begins with `!` failed. All actions
+/// are done at once.
 fn run(tracker: &mut Tracker, answers: &[(u64, &str)]) -> Vec<String> {
+    run_with(tracker, answers, Some(true))
+}
+
+/// Steps through answers as [`run`] does. All actions have this outcome at once, or none yet.
+fn run_with(tracker: &mut Tracker, answers: &[(u64, &str)], is_done: Option<bool>) -> Vec<String> {
     let mut lines = Vec::new();
     for (time, answer) in answers {
         let answer = match answer.strip_prefix('!') {
@@ -42,6 +49,9 @@ fn run(tracker: &mut Tracker, answers: &[(u64, &str)]) -> Vec<String> {
         for event in tracker.step(at(*time), answer) {
             let due = event.due.reason().unwrap_or("due");
             lines.push(format!("{time} {} {} {due}", event.kind.name(), event.subject));
+            if let Some(is_done) = is_done.filter(|_| event.due == Due::Now) {
+                tracker.note_outcome(at(*time), &event.subject, event.at, is_done);
+            }
         }
     }
     lines
@@ -149,6 +159,25 @@ fn an_action_is_repeated_while_its_subject_fires() {
         run(&mut tracker(terms), &answers),
         ["0 firing a due", "60 still_firing a due", "121 still_firing a due", "122 resolved a due"]
     );
+}
+
+#[test]
+fn an_action_that_runs_or_that_failed_is_not_repeated() {
+    let mut tracker = tracker(Terms { repeat: Some(seconds(10)), ..Terms::default() });
+    let mut tried = Vec::new();
+    for second in 0..120 {
+        for event in tracker.step(at(second), Ok(rows("a"))) {
+            tried.push(second);
+            if second > 0 {
+                tracker.note_outcome(at(second), "a", event.at, true);
+            }
+        }
+        // The server of the first action hangs, and its pause is a minute.
+        if second == 36 {
+            tracker.note_outcome(at(second), "a", time(0), false);
+        }
+    }
+    assert_eq!(tried, [0, 96, 106, 116]);
 }
 
 #[test]
@@ -337,9 +366,108 @@ fn an_end_that_cannot_be_told_for_a_day_is_given_up_and_counted() {
 }
 
 #[test]
+fn an_end_that_was_given_up_before_a_restart_is_not_told_after_it() {
+    const DAY: u64 = 86_400;
+    let terms = Terms { most: 1, ..Terms::default() };
+    let mut before = tracker(terms);
+    let mut past = Vec::new();
+    for (second, names) in [(0, "a"), (5, "")] {
+        for event in before.step(at(second), Ok(rows(names))) {
+            before.note_outcome(at(second), "a", event.at, event.kind == Kind::Firing);
+            past.push(event);
+        }
+    }
+    for end in [Some(false), None] {
+        let restored = |days: u64| {
+            let mut after = tracker(terms);
+            let is_done = |event: &Event| if event.is_firing { Some(true) } else { end };
+            let past = past.iter().map(|event| (event.clone(), is_done(event)));
+            restore(&mut after, at(days * DAY), past);
+            after
+        };
+        let mut after = restored(3);
+        // The limit has its room for the others.
+        assert_eq!(run(&mut after, &[(3 * DAY, "b")]), [format!("{} firing b due", 3 * DAY)]);
+        assert_eq!(after.forgotten(), 1);
+        let mut after = restored(1);
+        assert_eq!(run(&mut after, &[(DAY, "")]), [format!("{DAY} resolved a due")]);
+    }
+}
+
+/// Returns a tracker whose subject `a` fires again since 501, without an action, while the action of its end at 500 runs. The
+/// limit has room again at 1000. Four changes take longer than a subject that flaps.
+fn ended_and_limited() -> Tracker {
+    let terms = Terms { most: 1, per: seconds(1000), pause: seconds(10), ..Terms::default() };
+    let mut tracker = tracker(terms);
+    assert_eq!(run(&mut tracker, &[(0, "a")]), ["0 firing a due"]);
+    let lines = run_with(&mut tracker, &[(500, ""), (501, "a")], None);
+    assert_eq!(lines, ["500 resolved a due", "501 firing a limit"]);
+    tracker
+}
+
+#[test]
+fn an_end_that_fails_after_its_subject_fires_again_is_tried_again_after_the_next_end() {
+    let mut tracker = ended_and_limited();
+    tracker.note_outcome(at(502), "a", time(500), false);
+    let answers = [(700, ""), (999, ""), (1000, ""), (1001, "")];
+    let expected = ["700 resolved a silent", "1000 resolved a due"];
+    assert_eq!(run(&mut tracker, &answers), expected);
+    // The outcome may come after the next end, too.
+    let mut tracker = ended_and_limited();
+    assert_eq!(run(&mut tracker, &[(700, "")]), ["700 resolved a silent"]);
+    tracker.note_outcome(at(701), "a", time(500), false);
+    assert_eq!(run(&mut tracker, &[(1000, ""), (1001, "")]), ["1000 resolved a due"]);
+    // An end that is done is not tried again.
+    let mut tracker = ended_and_limited();
+    tracker.note_outcome(at(502), "a", time(500), true);
+    assert_eq!(run(&mut tracker, &[(700, ""), (1000, "")]), ["700 resolved a silent"]);
+}
+
+#[test]
+fn a_subject_that_fires_again_after_an_end_that_failed_has_its_action_once_there_is_room() {
+    let mut tracker = ended_and_limited();
+    tracker.note_outcome(at(502), "a", time(500), false);
+    let answers = [(700, "a"), (999, "a"), (1000, "a"), (1001, "")];
+    let expected = ["1000 still_firing a due", "1001 resolved a due"];
+    assert_eq!(run(&mut tracker, &answers), expected);
+}
+
+#[test]
+fn an_end_without_an_outcome_whose_subject_fires_again_outlives_a_restart() {
+    let kept = ended_and_limited().kept(at(502));
+    let lines: Vec<_> =
+        kept.iter().map(|(event, is_done)| (event.kind, event.is_firing, *is_done)).collect();
+    assert_eq!(lines[0], (Kind::Resolved, false, None));
+    assert_eq!((lines.len(), lines[1].0, lines[1].1), (2, Kind::StillFiring, true));
+    let mut after = tracker(Terms { most: 1, ..Terms::default() });
+    // They may come a second time.
+    restore(&mut after, at(503), kept.iter().chain(&kept).cloned());
+    assert_eq!(after.firing(), 1);
+    let expected = ["503 still_firing a due", "504 resolved a due"];
+    assert_eq!(run(&mut after, &[(503, "a"), (504, "")]), expected);
+    let mut after = tracker(Terms { most: 1, ..Terms::default() });
+    restore(&mut after, at(503), kept);
+    let expected = ["503 resolved a silent", "504 resolved a due"];
+    assert_eq!(run(&mut after, &[(503, ""), (504, "")]), expected);
+}
+
+#[test]
+fn an_end_that_fails_while_its_subject_flaps_without_an_action_is_tried_again() {
+    let mut tracker = tracker(Terms { most: 1, per: seconds(1000), ..Terms::default() });
+    assert_eq!(run(&mut tracker, &[(0, "a")]), ["0 firing a due"]);
+    assert_eq!(run_with(&mut tracker, &[(10, "")], None), ["10 resolved a due"]);
+    let expected = ["20 firing a limit", "30 resolved a flapping", "30 flapping a limit"];
+    assert_eq!(run(&mut tracker, &[(20, "a"), (30, "")]), expected);
+    tracker.note_outcome(at(31), "a", time(10), false);
+    let expected = ["630 steady a silent", "1000 resolved a due"];
+    assert_eq!(run(&mut tracker, &[(500, ""), (630, ""), (1000, ""), (1001, "")]), expected);
+}
+
+#[test]
 fn a_failure_that_comes_after_the_next_change_changes_nothing() {
     let mut tracker = tracker(Terms { pause: seconds(1), ..Terms::default() });
-    assert_eq!(run(&mut tracker, &[(0, "a"), (5, "")]), ["0 firing a due", "5 resolved a due"]);
+    let lines = run_with(&mut tracker, &[(0, "a"), (5, "")], None);
+    assert_eq!(lines, ["0 firing a due", "5 resolved a due"]);
     tracker.note_outcome(at(6), "a", time(0), false);
     tracker.note_outcome(at(7), "a", time(5), true);
     assert_eq!(run(&mut tracker, &[(20, ""), (30, "")]), [""; 0]);
@@ -430,6 +558,112 @@ fn ever_new_subjects_are_forgotten_and_counted() {
     assert_eq!(tracker.forgotten(), expected as u64);
 }
 
+/// An entry of a history.
+enum Entry {
+    Event(Event),
+    Outcome { at: Moment, subject: String, event: Timestamp, is_done: bool },
+}
+
+/// The end of an action.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Done,
+    Failed,
+    /// The receiver has the event, and its answer is lost.
+    Unanswered,
+}
+
+/// A rule with a queue of actions, and the subjects that fire by the events that its receiver has.
+struct Delivery {
+    terms: Terms,
+    tracker: Tracker,
+    queue: VecDeque<Event>,
+    history: Vec<Entry>,
+    received: BTreeSet<String>,
+}
+
+impl Delivery {
+    fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            tracker: tracker(terms),
+            queue: VecDeque::new(),
+            history: Vec::new(),
+            received: BTreeSet::new(),
+        }
+    }
+
+    fn step(&mut self, now: u64, names: &str) {
+        for event in self.tracker.step(at(now), Ok(rows(names))) {
+            self.history.push(Entry::Event(event.clone()));
+            if event.due == Due::Now {
+                self.queue.push_back(event);
+            }
+        }
+    }
+
+    /// Ends the first action of the queue.
+    fn act(&mut self, now: u64, end: End) {
+        let Some(event) = self.queue.pop_front() else { return };
+        if !matches!(end, End::Failed) {
+            self.receive(&event);
+        }
+        let (at, is_done) = (at(now), matches!(end, End::Done));
+        self.tracker.note_outcome(at, &event.subject, event.at, is_done);
+        let (subject, event) = (event.subject, event.at);
+        self.history.push(Entry::Outcome { at, subject, event, is_done });
+    }
+
+    fn receive(&mut self, event: &Event) {
+        let subject = event.subject.clone();
+        match event.kind {
+            Kind::Firing | Kind::StillFiring | Kind::Flapping => self.received.insert(subject),
+            Kind::Steady if event.is_firing => self.received.insert(subject),
+            _ => self.received.remove(&subject),
+        };
+    }
+
+    /// Restarts the rule from its history, from the events that stand for it, or from both. The receiver may have the event of
+    /// the action that ran.
+    fn restart(&mut self, now: u64, (has_history, has_kept): (bool, bool), is_received: bool) {
+        if let Some(event) = self.queue.front().cloned().filter(|_| is_received) {
+            self.receive(&event);
+        }
+        self.queue.clear();
+        let mut after = tracker(self.terms);
+        for entry in self.history.iter().filter(|_| has_history) {
+            match entry {
+                Entry::Event(event) => after.restore(at(now), event),
+                Entry::Outcome { at, subject, event, is_done } => {
+                    after.note_outcome(*at, subject, *event, *is_done);
+                }
+            }
+        }
+        if has_kept {
+            restore(&mut after, at(now), self.tracker.kept(at(now)));
+        }
+        self.tracker = after;
+    }
+}
+
+/// Subjects of an answer, some twice.
+fn subjects() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec!["a", "b", "c", "d", "e", "f"]);
+    prop::collection::vec(name, 0..6).prop_map(|names| names.join(" "))
+}
+
+/// Outcomes of actions that end after an answer.
+fn ends() -> impl Strategy<Value = Vec<End>> {
+    let end = prop::sample::select(vec![End::Done, End::Failed, End::Unanswered]);
+    prop::collection::vec(end, 0..4)
+}
+
+/// The parts from which a rule restarts, if it does.
+fn restarts() -> impl Strategy<Value = Option<((bool, bool), bool)>> {
+    let parts = prop::sample::select(vec![(true, false), (false, true), (true, true)]);
+    prop::option::weighted(0.1, (parts, any::<bool>()))
+}
+
 proptest! {
     /// Actions within a period keep to the limit, and each end that is told belongs to a begin that was.
     #[test]
@@ -448,6 +682,7 @@ proptest! {
                 if event.due != Due::Now {
                     continue;
                 }
+                tracker.note_outcome(at(now), &event.subject, event.at, true);
                 match event.kind {
                     Kind::Firing | Kind::StillFiring | Kind::Flapping => {
                         begins.push(now);
@@ -462,5 +697,36 @@ proptest! {
             let recent = begins.iter().filter(|at| now - **at < per).count();
             prop_assert!(recent <= most as usize, "{recent} actions in {per} s");
         }
+    }
+
+    /// Actions fail and rules restart at any time. Once they are done, the receiver knows the subjects that fire, and no others.
+    #[test]
+    fn a_receiver_knows_in_the_end_which_subjects_fire(
+        steps in prop::collection::vec((1u64..200, subjects(), ends(), restarts()), 1..60),
+        last in subjects(),
+        most in 1u32..4,
+        per in 1u64..300,
+    ) {
+        let mut delivery = Delivery::new(Terms { most, per: seconds(per), ..Terms::default() });
+        let mut now = 0;
+        for (pause, names, ends, restart) in steps {
+            now += pause;
+            delivery.step(now, &names);
+            ends.into_iter().for_each(|end| delivery.act(now, end));
+            if let Some((parts, is_received)) = restart {
+                delivery.restart(now, parts, is_received);
+            }
+        }
+        // Pauses are an hour at most, and the day in which ends are tried is not over.
+        for _ in 0..200 {
+            now += 200;
+            delivery.step(now, &last);
+            while !delivery.queue.is_empty() {
+                delivery.act(now, End::Done);
+            }
+        }
+        let firing: BTreeSet<String> = last.split_whitespace().map(str::to_owned).collect();
+        prop_assert_eq!(&delivery.received, &firing);
+        prop_assert_eq!(delivery.tracker.forgotten(), 0);
     }
 }

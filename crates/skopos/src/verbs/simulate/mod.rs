@@ -90,7 +90,7 @@ fn share(text: &str) -> Result<f64, String> {
 enum Line {
     /// All nodes have joined.
     Started { nodes: u64, facts: u64, sessions: usize, seconds: f64 },
-    /// The nodes have left; the counts of their work.
+    /// The nodes have left; the counts of their work since all had joined.
     Ended {
         seconds: f64,
         #[serde(flatten)]
@@ -135,6 +135,7 @@ pub(crate) fn run(global: &Global, args: &SimulateArgs) -> Result<ExitCode, Fail
         return Ok(ExitCode::SUCCESS);
     }
     let (seconds, live_since) = (begun.elapsed().as_secs_f64(), Instant::now());
+    nodes.count_from(live_since);
     let SimulateArgs { nodes: count, facts, .. } = args;
     match out.style {
         Style::Json => out.json(&Line::Started { nodes: *count, facts: *facts, sessions, seconds })?,
@@ -204,7 +205,7 @@ fn join(
 /// Polls the nodes that have joined until all have. Returns false if a signal came before.
 ///
 /// # Errors
-/// A name is taken.
+/// A name is taken, or the thread that announces nodes has ended before its last one.
 fn until_joined(signals: &Signals, nodes: &mut Nodes) -> Result<bool, Failure> {
     while !nodes.take_joined()? {
         let now = Instant::now();

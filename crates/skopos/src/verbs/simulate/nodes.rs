@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use skopos_wire::{Plane, PlaneConfig};
@@ -59,12 +59,26 @@ impl Nodes {
     /// Takes the nodes that have joined since the last call. Returns true if all have joined.
     ///
     /// # Errors
-    /// A name is taken.
+    /// A name is taken, or the thread that announces nodes has ended before its last one.
     pub(crate) fn take_joined(&mut self) -> Result<bool, Failure> {
-        while let Ok(node) = self.joining.try_recv() {
-            self.nodes.push(node?);
+        let is_over = loop {
+            match self.joining.try_recv() {
+                Ok(node) => self.nodes.push(node?),
+                Err(e) => break e == TryRecvError::Disconnected,
+            }
+        };
+        let (joined, count) = (self.nodes.len(), self.count);
+        if is_over && joined < count {
+            return Err(Failure::new(format!("{joined} of {count} simulated nodes have joined"))
+                .hint("the thread that announces them has ended; its message is above"));
         }
-        Ok(self.nodes.len() == self.count)
+        Ok(joined == count)
+    }
+
+    /// Begins to count the work anew: turns that were due before `now` are left out.
+    pub(crate) fn count_from(&mut self, now: Instant) {
+        self.skip_missed(now);
+        self.done = Counts::default();
     }
 
     /// Time of the next turn.
@@ -75,11 +89,7 @@ impl Nodes {
     /// Has the next node send a batch if it has joined: the nodes take turns, spread evenly over the period.
     pub(crate) fn poll(&mut self, now: Instant) {
         let nodes = self.count as u64;
-        // More than a whole period late: the missed turns are skipped and counted.
-        while now.saturating_duration_since(self.due()) > self.period {
-            self.turn += 1;
-            self.done.late += 1;
-        }
+        self.skip_missed(now);
         let (at, round) = ((self.turn % nodes) as usize, (self.turn / nodes) as f64);
         self.turn += 1;
         let Some(node) = self.nodes.get_mut(at) else { return };
@@ -89,6 +99,15 @@ impl Nodes {
         }
     }
 
+    /// Skips and counts the turns that are more than a whole period late.
+    fn skip_missed(&mut self, now: Instant) {
+        while now.saturating_duration_since(self.due()) > self.period {
+            self.turn += 1;
+            self.done.late += 1;
+        }
+    }
+
+    /// Returns the counts of the work since [`count_from`](Self::count_from).
     pub(crate) fn done(&self) -> Counts {
         self.done
     }
@@ -169,5 +188,40 @@ fn open_patiently(config: &PlaneConfig, count: &AtomicUsize) -> Result<Plane, Fa
                 return opened.map_err(failed);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns two nodes that have not joined yet, with the sender of the thread that announces them.
+    fn two() -> (mpsc::Sender<Result<Virtual, Failure>>, Nodes) {
+        let (send, joining) = mpsc::channel();
+        let period = Duration::from_secs(1);
+        let (nodes, begun, done) = (Vec::new(), Instant::now(), Counts::default());
+        (send, Nodes { nodes, count: 2, joining, period, polls: 1.0, begun, turn: 0, done })
+    }
+
+    #[test]
+    fn the_work_until_all_nodes_have_joined_is_not_counted() {
+        let (_send, mut nodes) = two();
+        let now = nodes.begun + Duration::from_secs(60);
+        nodes.done.batches = 7;
+        nodes.count_from(now);
+        assert_eq!((nodes.done().batches, nodes.done().late), (0, 0));
+        nodes.poll(now);
+        assert_eq!(nodes.done().late, 0, "turns that were missed before");
+        nodes.poll(now + Duration::from_secs(10));
+        assert!(nodes.done().late > 0);
+    }
+
+    #[test]
+    fn nodes_that_nothing_announces_any_more_are_an_error() {
+        let (send, mut nodes) = two();
+        assert!(!nodes.take_joined().expect("no error"));
+        drop(send);
+        let failure = nodes.take_joined().expect_err("two nodes are missing");
+        assert_eq!(failure.message(), "0 of 2 simulated nodes have joined");
     }
 }
