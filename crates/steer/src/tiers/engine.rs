@@ -108,7 +108,7 @@ impl Engine {
             let removed = folder.remove(held.kind, &file).and_then(|()| folder.sync());
             let mut state = self.lock();
             match removed {
-                Ok(()) => state.removed(held.tier, bytes),
+                Ok(()) => state.removed(held.tier, held.kind, bytes),
                 Err(e) => {
                     state.failed(held.tier, &e);
                     state.add_copy(name, held.tier, held.kind);
@@ -235,7 +235,7 @@ impl State {
             self.stats.foreign += 1;
             return;
         }
-        self.tiers[at].used_bytes += bytes;
+        self.reserve(at, Kind::Home, bytes);
         self.add_copy(&file.name, at, Kind::Home);
     }
 
