@@ -13,7 +13,7 @@ use skopos_model::unpoisoned;
 pub(super) const MAX_QUEUED_BYTES: u64 = 4 << 20;
 
 /// Time that the end of the agent waits for the texts in the queue. A disk that works writes them in less.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Stack of the thread: texts are on the heap, and a thread that hangs for ever should be cheap.
 const STACK_BYTES: usize = 256 << 10;
@@ -94,7 +94,7 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.texts = None;
         // The thread has written all, or it hangs and ends with the process.
-        let _ = self.ended.recv_timeout(END_PATIENCE);
+        let _ = self.ended.recv_timeout(END_TIMEOUT);
     }
 }
 

@@ -2,17 +2,20 @@
 //!
 //! # Layout
 //! `PROFILE.json` in the folder of the node's ranks: a JSON object with `version`, `metrics` (their names, in the order of
-//! the weights) and `experience`. `PROFILE.json.new` is the next one while it is written.
+//! the weights) and `experience`. `PROFILE.json.new` is the next one while it is written. `PROFILE.json.unread` is the last one
+//! that could not be read.
 //!
 //! # Invariants
 //! - The file is replaced as a whole, on a thread of its own, once in [`SAVE_EVERY`] and at the end of the agent.
-//! - A file that cannot be read leaves the weights at their start, and is counted. Other metrics in the configuration do
-//!   the same, and are not counted.
+//! - A file that cannot be read leaves the weights at their start, and is counted. The first write moves it aside, because a
+//!   newer program, or a disk that works again, can read it. Other metrics in the configuration leave the weights at their
+//!   start too; this is not counted, and the file is replaced.
+//! - A write that fails is tried again after [`SAVE_EVERY`] and at the end of the agent, also without new outcomes.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -41,7 +44,7 @@ struct Content {
 pub(super) struct LearnedFile {
     metrics: Vec<String>,
     writer: Background,
-    /// Number of outcomes at the last write.
+    /// Number of outcomes at the last attempt to write.
     saved: f64,
     save_at: Duration,
     /// The reason why the file could not be read.
@@ -68,8 +71,14 @@ impl LearnedFile {
         });
         let unread = restored.err().map(|reason| format!("{}: {reason}", path.display()));
         let saved = ranker.experience().map_or(0.0, |experience| experience.outcomes);
-        let path = path.to_path_buf();
-        let writer = Background::start(move |text| replace(&path, text))?;
+        let (path, mut is_unread) = (path.to_path_buf(), unread.is_some());
+        let writer = Background::start(move |text| {
+            if is_unread {
+                move_aside(&path)?;
+                is_unread = false;
+            }
+            replace(&path, text)
+        })?;
         Ok(Some(Self { metrics, writer, saved, save_at: Duration::ZERO, unread }))
     }
 
@@ -91,10 +100,10 @@ impl LearnedFile {
         }
     }
 
-    /// Has the weights written if there were outcomes since the last write.
+    /// Has the weights written if there were outcomes since the last attempt, or it failed.
     pub(super) fn save(&mut self, ranker: &Ranker) {
         let Some(experience) = ranker.experience() else { return };
-        if experience.outcomes <= self.saved {
+        if experience.outcomes <= self.saved && self.writer.error().is_none() {
             return;
         }
         self.saved = experience.outcomes;
@@ -106,7 +115,7 @@ impl LearnedFile {
     }
 }
 
-/// Reads a file; `None` if there is none.
+/// Reads a file; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Content>, String> {
     let file = match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -124,12 +133,27 @@ fn read(path: &Path) -> Result<Option<Content>, String> {
     }
 }
 
+/// Moves a file that could not be read aside. An earlier one there is lost.
+fn move_aside(path: &Path) -> io::Result<()> {
+    match fs::rename(path, beside(path, ".unread")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        moved => moved,
+    }
+}
+
+/// Returns the path with a suffix.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
 /// Replaces the file as a whole.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let new = path.with_extension("json.new");
+    let new = beside(path, ".new");
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(text.as_bytes())?;

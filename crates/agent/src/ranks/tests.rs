@@ -528,23 +528,27 @@ fn learned_weights_survive_the_agent() {
     assert_eq!(last.published("rank_profile/reads/weights_not_kept_total"), Some(0.0));
 }
 
+/// Learned weights of 3 to 1, after enough outcomes that those of the start do not count.
+const EXPERIENCE: &str =
+    r#"{"coefficients":[3,1,0],"squares":[1,1,1],"outcomes":64,"good_seconds":1}"#;
+
 #[test]
 fn weights_that_cannot_be_read_begin_anew_with_a_counted_warning() {
     let config = CONFIG.replacen("\"given\"", "\"learned\"", 1);
-    let experience = r#"{"coefficients":[1,1,0],"squares":[1,1,1],"outcomes":64,"good_seconds":1}"#;
     let content = |version: u32, metrics: &str, experience: &str| {
         format!(r#"{{"version":{version},"metrics":[{metrics}],"experience":{experience}}}"#)
     };
     let (known, others) = (r#""rtt","queue""#, r#""rtt","load""#);
-    let negative = experience.replacen("[1,1,0]", "[1,-1,0]", 1);
-    for (text, failures) in [
-        (content(1, known, experience), 0),
-        (content(1, others, experience), 0),
-        (content(1, known, experience)[..40].to_owned(), 1),
-        (String::new(), 1),
-        (content(2, known, experience), 1),
-        (content(1, known, &negative), 1),
-        (" ".repeat(70_000) + &content(1, known, experience), 1),
+    let negative = EXPERIENCE.replacen("[3,1,0]", "[3,-1,0]", 1);
+    let start = [0.5; 2];
+    for (text, failures, weights) in [
+        (content(1, known, EXPERIENCE), 0, [0.75, 0.25]),
+        (content(1, others, EXPERIENCE), 0, start),
+        (content(1, known, EXPERIENCE)[..40].to_owned(), 1, start),
+        (String::new(), 1, start),
+        (content(2, known, EXPERIENCE), 1, start),
+        (content(1, known, &negative), 1, start),
+        (" ".repeat(70_000) + &content(1, known, EXPERIENCE), 1, start),
     ] {
         let state = tempfile::tempdir().expect("a directory");
         std::fs::write(state.path().join("reads.json"), &text).expect("written");
@@ -552,10 +556,52 @@ fn weights_that_cannot_be_read_begin_anew_with_a_counted_warning() {
         let warnings: Vec<Event> = world.ranks.events().collect();
         assert_eq!(warnings.len(), failures, "{text}: {warnings:?}");
         world.rank();
-        assert_near(&world.weights(), &[0.5; 2]);
+        assert_near(&world.weights(), &weights);
         let counted = world.published("rank_profile/reads/weights_not_kept_total");
         assert_eq!(counted, Some(failures as f64), "{text}");
     }
+}
+
+#[test]
+fn weights_of_a_newer_version_are_not_overwritten() {
+    let config = CONFIG.replacen("\"given\"", "\"learned\"", 1);
+    let state = Rc::new(tempfile::tempdir().expect("a directory"));
+    let (file, aside) = (state.path().join("reads.json"), state.path().join("reads.json.unread"));
+    let newer = format!(r#"{{"version":2,"metrics":["rtt","queue"],"experience":{EXPERIENCE}}}"#);
+    std::fs::write(&file, &newer).expect("written");
+    let mut world = World::in_state(&config, Rc::clone(&state));
+    assert_eq!(world.ranks.events().count(), 1);
+    world.learn();
+    let learned = world.weights();
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), newer);
+    drop(world);
+    wait_until(|| std::fs::read_to_string(&file).is_ok_and(|now| now != newer).then_some(()));
+    assert_eq!(std::fs::read_to_string(&aside).expect("it was moved"), newer);
+    let mut next = World::in_state(&config, state);
+    assert_eq!(next.ranks.events().count(), 0);
+    next.rank();
+    assert_near(&next.weights(), &learned);
+}
+
+#[test]
+fn weights_whose_write_failed_are_written_without_further_outcomes() {
+    let config = CONFIG.replacen("\"given\"", "\"learned\"", 1);
+    let mut world = World::new(&config);
+    world.learn();
+    let state = Rc::clone(&world.state);
+    // The next file cannot be made.
+    let new = state.path().join("reads.json.new");
+    std::fs::create_dir(&new).expect("made");
+    world.rank_after(SAVE_EVERY.as_secs_f64());
+    wait_until(|| (world.ranks.profiles[0].counts().weights_not_kept == 1).then_some(()));
+    std::fs::remove_dir(&new).expect("removed");
+    let learned = world.weights();
+    drop(world);
+    let file = state.path().join("reads.json");
+    wait_until(|| file.exists().then_some(()));
+    let mut next = World::in_state(&config, state);
+    next.rank();
+    assert_near(&next.weights(), &learned);
 }
 
 #[test]

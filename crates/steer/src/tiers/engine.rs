@@ -1,5 +1,6 @@
 //! The engine: files on tiers.
 
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::tiers::disk::{Disk, FileSystem};
 use crate::tiers::folder::{Folder, Kind};
 use crate::tiers::name::FileName;
 use crate::tiers::settings::{Settings, TierSpec};
-use crate::tiers::state::{Entry, State, Work};
+use crate::tiers::state::{Entry, Held, State, Work};
 use crate::tiers::stats::Stats;
 use crate::tiers::view::View;
 
@@ -77,19 +78,11 @@ impl Engine {
     /// left before.
     ///
     /// # Errors
-    /// There is no such file; a tier fails, which then still has its copy. A tier that the file left before, and that fails
-    /// now, leaves the file with all its copies.
+    /// There is no such file; a tier fails. A tier that cannot remove its copy still has it. If a tier cannot make its removal
+    /// durable, the copy is gone; its name is free after another call that succeeds. A tier that the file left before, and
+    /// that fails now, leaves the file with all its copies.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        let mut state = self.lock();
-        let (file, copies, bytes) = loop {
-            let entry = entry_of(&mut state, name)?;
-            if entry.work == Work::None {
-                entry.work = Work::Removing;
-                break (entry.file.clone(), entry.copies.clone(), entry.bytes);
-            }
-            state = self.wait(state);
-        };
-        drop(state);
+        let (file, copies, bytes) = self.begin_removal(name)?;
         let homes = copies.iter().filter(|held| held.kind == Kind::Home);
         if let Err(e) = self.settle(&file, homes.fold(0, |mask, held| mask | 1 << held.tier)) {
             let mut state = self.lock();
@@ -104,16 +97,8 @@ impl Engine {
         drop(state);
         let mut failed = None;
         for held in &copies {
-            let folder = &self.folders[held.tier];
-            let removed = folder.remove(held.kind, &file).and_then(|()| folder.sync());
-            let mut state = self.lock();
-            match removed {
-                Ok(()) => state.removed(held.tier, bytes),
-                Err(e) => {
-                    state.failed(held.tier, &e);
-                    state.add_copy(name, held.tier, held.kind);
-                    failed = Some(self.tier_failed(held.tier, "remove a file", e));
-                }
+            if let Err(e) = self.remove_copy(&file, *held, bytes) {
+                failed = Some(self.tier_failed(held.tier, "remove a file", e));
             }
         }
         let mut state = self.lock();
@@ -123,6 +108,43 @@ impl Engine {
         }
         self.done(state);
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Begins the work of a removal when the file is idle. Returns the file with its copies, of which there are none if an
+    /// earlier removal is not durable, and its bytes.
+    fn begin_removal(&self, name: &str) -> Result<(Arc<FileName>, Vec<Held>, u64), Error> {
+        let mut state = self.lock();
+        loop {
+            let idle = state.files.get_mut(name).filter(|entry| entry.work == Work::None);
+            if let Some(entry) = idle {
+                entry.work = Work::Removing;
+                return Ok((entry.file.clone(), entry.copies.clone(), entry.bytes));
+            }
+            // A file without a copy that counts is not there yet, or another thread removes it.
+            entry_of(&mut state, name)?;
+            state = self.wait(state);
+        }
+    }
+
+    /// Removes a copy, which was taken from its file, and makes the removal of one that counts durable.
+    fn remove_copy(&self, file: &FileName, held: Held, bytes: u64) -> io::Result<()> {
+        let folder = &self.folders[held.tier];
+        let removed = folder.remove(held.kind, file);
+        let mut state = self.lock();
+        match removed {
+            Ok(()) => state.removed(held.tier, held.kind, bytes),
+            Err(e) => {
+                state.failed(held.tier, &e);
+                state.add_copy(&file.name, held.tier, held.kind);
+                return Err(e);
+            }
+        }
+        drop(state);
+        if held.kind == Kind::Cache {
+            return Ok(());
+        }
+        // The folder keeps the name until it is synced, so a failure leaves the name to the next removal.
+        folder.sync().inspect_err(|e| self.lock().failed(held.tier, e))
     }
 
     /// Returns when no old file of this name can come back on a tier, but those of the mask `holders`, which have a copy that
@@ -214,12 +236,7 @@ impl Engine {
         state.decide(|telemetry| self.view.look(telemetry), excluded, ask)
     }
 
-    pub(super) fn tier_failed(
-        &self,
-        at: usize,
-        doing: &'static str,
-        source: std::io::Error,
-    ) -> Error {
+    pub(super) fn tier_failed(&self, at: usize, doing: &'static str, source: io::Error) -> Error {
         let (tier, path) = (self.tiers[at].name.clone(), self.folders[at].root().to_owned());
         Error::TierFailed { tier, path, doing, source }
     }
@@ -235,7 +252,7 @@ impl State {
             self.stats.foreign += 1;
             return;
         }
-        self.tiers[at].used_bytes += bytes;
+        self.reserve(at, Kind::Home, bytes);
         self.add_copy(&file.name, at, Kind::Home);
     }
 

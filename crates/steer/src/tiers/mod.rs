@@ -1,7 +1,7 @@
 //! A hierarchy of storage tiers: real files in folders, moved by the policies of [`crate::place`].
 //!
 //! Read in this order: [`Settings`], [`View`], [`Engine`], `folder` (a tier on disk, with `disk` and `unsettled`), `state`
-//! (the counts behind the engine), `room` (flushes and evictions), `write`, `read` and [`Prefetcher`].
+//! (the counts behind the engine), `room` (flushes and evictions), `write`, `read`, `bring_up` and [`Prefetcher`].
 //!
 //! # Layout
 //! A folder of a tier has `home`, the files whose copies count; `cache`, copies that were brought up, which a start
@@ -17,6 +17,8 @@
 //!   durable.
 //! - A copy that cannot be removed counts until it is.
 //! - A replica above a healthy tier that has the file, too, is removed only if a write has no room on any other tier or set.
+//! - A [`Prefetcher`] reserves room in the order of announcements. A file waits for an earlier one only if cached copies leave
+//!   that one too little room.
 //! - A thread waits for room only while it has none reserved, so writes never wait for each other in a circle.
 //! - A failed tier costs no acknowledged file: other tiers take new files, and files of the failed tier are found again when
 //!   it is back.
@@ -40,14 +42,15 @@ mod engine;
 mod room;
 mod write;
 mod read;
+mod bring_up;
 mod prefetch;
 #[cfg(test)]
 mod power_tests;
 
+pub use bring_up::Prefetched;
 pub use engine::Engine;
 pub use name::MAX_NAME_BYTES;
 pub use prefetch::{MAX_HINTS, MAX_WORKERS, Prefetcher};
-pub use read::Prefetched;
 pub use settings::{Settings, TierSpec};
 pub use state::AWAITED_READS;
 pub use stats::Stats;

@@ -157,6 +157,29 @@ fn a_file_is_kept_whole_while_a_tier_that_it_left_cannot_forget_it() {
 }
 
 #[test]
+fn a_removal_whose_sync_fails_leaves_no_copy_and_is_done_by_the_next_one() {
+    let mut world = World::new();
+    world.engine().write("a", &[1; BYTES]).expect("written");
+    assert_eq!(world.engine().holders("a"), ["fast"]);
+    world.fail_syncs("fast");
+    let error = world.engine().remove("a").expect_err("the fast tier fails");
+    assert!(matches!(&error, Error::TierFailed { tier, .. } if tier == "fast"), "{error}");
+    world.heal();
+    assert!(world.engine().files().is_empty() && world.engine().holders("a").is_empty());
+    assert!(matches!(world.engine().read("a"), Err(Error::NoSuchFile(_))));
+    assert_eq!(world.engine().used_bytes(), [0; 2]);
+    // The room is that of other files, and nothing has to be moved for it.
+    let effort = Effort { can_wait: false, can_retire: false };
+    assert!(world.engine().make_room(0, BYTES as u64, effort));
+    assert_eq!(world.engine().stats().stalls, 0);
+    assert!(matches!(world.engine().write("a", &[2; BYTES]), Err(Error::FileExists(_))));
+    world.engine().remove("a").expect("removed");
+    assert!(matches!(world.engine().remove("a"), Err(Error::NoSuchFile(_))));
+    world.lose_power();
+    assert!(world.engine().files().is_empty());
+}
+
+#[test]
 fn a_removal_of_an_earlier_process_is_durable_too() {
     let mut world = World::new();
     assert!(world.write_and_flush("a", 1));

@@ -1,4 +1,4 @@
-//! Reads, and copies that are brought up before a read.
+//! Reads.
 
 use std::io;
 use std::sync::Arc;
@@ -7,24 +7,13 @@ use std::time::Instant;
 use crate::Error;
 use crate::place::{Moved, Policy, Tier};
 use crate::tiers::engine::{Engine, entry_of};
-use crate::tiers::folder::{Kind, Side};
+use crate::tiers::folder::Kind;
 use crate::tiers::name::FileName;
 use crate::tiers::state::{Entry, Work};
 
 /// Tries of a read whose copy was moved before it was opened. A file is moved once for each tier at most in the time of a
 /// read, unless tiers are far too small.
 const MAX_TRIES: usize = 64;
-
-/// The end of a request to bring a file up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prefetched {
-    /// A copy was made.
-    Copied,
-    /// There is a copy on a faster tier already, or another thread makes one.
-    Present,
-    /// No tier is good for it now.
-    Deferred,
-}
 
 /// A copy that is being read.
 struct Chosen {
@@ -88,80 +77,6 @@ impl Engine {
             }
         }
         Err(last.unwrap_or_else(|| Error::Unreadable(name.to_owned())))
-    }
-
-    /// Announces that files will be read, and brings none up. Returns false if there is no such file.
-    pub fn announce(&self, name: &str) -> bool {
-        let mut state = self.lock();
-        let is_known = state.announce(name);
-        self.done(state);
-        is_known
-    }
-
-    /// Returns true if the read of a file was announced, and has not happened yet.
-    pub fn is_awaited(&self, name: &str) -> bool {
-        self.lock().files.get(name).is_some_and(|entry| entry.is_awaited)
-    }
-
-    /// Brings a copy of a file up, to the tier that the policy chooses.
-    ///
-    /// # Errors
-    /// There is no such file; a tier fails.
-    pub fn prefetch(&self, name: &str) -> Result<Prefetched, Error> {
-        let mut state = self.lock();
-        let entry = entry_of(&mut state, name)?;
-        let is_up = entry.copies.iter().any(|held| held.kind == Kind::Cache || held.tier == 0);
-        if is_up || entry.work == Work::Prefetching {
-            return Ok(Prefetched::Present);
-        }
-        if entry.work != Work::None {
-            state.stats.deferred += 1;
-            return Ok(Prefetched::Deferred);
-        }
-        let (file, bytes, mask) = (entry.file.clone(), entry.bytes, entry.holders());
-        let holders: Vec<usize> = entry.copies.iter().map(|held| held.tier).collect();
-        let read = |policy: &mut dyn Policy, tiers: &[Tier]| policy.read(bytes, &holders, tiers);
-        let source = self.decide(&mut state, 0, read).filter(|at| holders.contains(at));
-        let target = source.and_then(|from| {
-            let up = |policy: &mut dyn Policy, tiers: &[Tier]| policy.prefetch(bytes, from, tiers);
-            self.decide(&mut state, mask, up).filter(|to| *to < from && mask & (1 << *to) == 0)
-        });
-        let (Some(from), Some(to)) = (source, target) else {
-            state.stats.deferred += 1;
-            return Ok(Prefetched::Deferred);
-        };
-        state.set_work(name, Work::Prefetching);
-        state.active += 1;
-        // A policy that chose a tier for its unwanted copies does not mean the wanted ones.
-        let with_awaited = !state.tiers[to].can_have(bytes);
-        while state.tiers[to].room_bytes(Instant::now()) < bytes {
-            let mut is_gone = false;
-            if let Some(victim) = state.evicted(to, with_awaited) {
-                (state, is_gone) = self.evict(state, to, &victim);
-            }
-            if !is_gone {
-                state.stats.deferred += 1;
-                state.active -= 1;
-                state.set_work(name, Work::None);
-                self.done(state);
-                return Ok(Prefetched::Deferred);
-            }
-        }
-        state.tiers[to].used_bytes += bytes;
-        let (mut state, copied) =
-            self.copy(state, (from, Kind::Home), (to, Kind::Cache), &file, bytes);
-        state.active -= 1;
-        state.set_work(name, Work::None);
-        if copied.is_ok() {
-            state.stats.prefetches += 1;
-            state.stats.prefetched_bytes += bytes;
-        }
-        self.done(state);
-        match copied {
-            Ok(()) => Ok(Prefetched::Copied),
-            Err(Side::Source(e)) => Err(self.tier_failed(from, "read a file", e)),
-            Err(Side::Target(e)) => Err(self.tier_failed(to, "write a copy", e)),
-        }
     }
 
     /// Chooses the copy of a read, and begins it; `None` if all copies were tried.

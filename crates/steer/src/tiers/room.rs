@@ -39,7 +39,7 @@ impl Engine {
         let (mut stalled_since, mut failures, mut waits) = (None, 0, 0);
         let is_made = loop {
             if state.tiers[at].room_bytes(Instant::now()) >= bytes {
-                state.tiers[at].used_bytes += bytes;
+                state.reserve(at, Kind::Home, bytes);
                 break true;
             }
             if bytes > state.tiers[at].capacity_bytes || failures > self.tiers.len() {
@@ -122,7 +122,7 @@ impl Engine {
         let mut state = self.lock();
         state.tiers[at].pending -= 1;
         match &removed {
-            Ok(()) => state.removed(at, bytes),
+            Ok(()) => state.removed(at, kind, bytes),
             Err(e) => {
                 state.failed(at, e);
                 state.add_copy(&file.name, at, kind);
@@ -149,7 +149,7 @@ impl Engine {
             is_below && state.tiers[*to].room_bytes(Instant::now()) >= bytes
         };
         let Some(to) = chosen.filter(fits) else { return (state, Flushed::Impossible) };
-        state.tiers[to].used_bytes += bytes;
+        state.reserve(to, Kind::Home, bytes);
         state.set_work(&file.name, Work::Moving);
         let (mut state, moved) = self.copy(state, (at, Kind::Home), (to, Kind::Home), file, bytes);
         if moved.is_err() {
@@ -186,7 +186,7 @@ impl Engine {
         match &copied {
             Ok(()) => state.add_copy(&file.name, to.0, to.1),
             Err(side) => {
-                state.release(to.0, bytes);
+                state.release(to.0, to.1, bytes);
                 match side {
                     Side::Source(e) => state.failed(from.0, e),
                     Side::Target(e) => state.failed(to.0, e),

@@ -67,7 +67,7 @@ impl Entry {
 pub(super) struct TierState {
     pub(super) capacity_bytes: u64,
     pub(super) used_bytes: u64,
-    /// Bytes of cached copies.
+    /// Bytes of `used_bytes` that are those of cached copies, complete or not.
     cached_bytes: u64,
     /// Bytes of cached copies that are not awaited.
     evictable_bytes: u64,
@@ -84,9 +84,13 @@ pub(super) struct TierState {
 
 impl TierState {
     pub(super) fn room_bytes(&self, now: Instant) -> u64 {
-        let limit =
-            self.full.filter(|(_, until)| now < *until).map_or(u64::MAX, |(bytes, _)| bytes);
-        self.capacity_bytes.min(limit).saturating_sub(self.used_bytes)
+        self.limit_bytes(now).saturating_sub(self.used_bytes)
+    }
+
+    /// Returns the most bytes that the tier can have.
+    fn limit_bytes(&self, now: Instant) -> u64 {
+        let full = self.full.filter(|(_, until)| now < *until);
+        self.capacity_bytes.min(full.map_or(u64::MAX, |(bytes, _)| bytes))
     }
 
     /// Returns true in the time after a failure.
@@ -97,6 +101,13 @@ impl TierState {
     /// Returns true if there is room for `bytes` after copies are evicted that no reader is known to want.
     pub(super) fn can_have(&self, bytes: u64) -> bool {
         bytes <= self.room_bytes(Instant::now()).saturating_add(self.evictable_bytes)
+    }
+
+    /// Returns true if the tier works, and has room for `bytes` after all cached copies are read and evicted.
+    pub(super) fn could_have(&self, bytes: u64) -> bool {
+        let now = Instant::now();
+        let kept = self.used_bytes.saturating_sub(self.cached_bytes);
+        !self.is_failed(now) && bytes <= self.limit_bytes(now).saturating_sub(kept)
     }
 }
 
@@ -199,17 +210,30 @@ impl State {
         self.epoch += 1;
     }
 
+    /// Reserves bytes of a tier for a copy.
+    pub(super) fn reserve(&mut self, at: usize, kind: Kind, bytes: u64) {
+        let tier = &mut self.tiers[at];
+        tier.used_bytes += bytes;
+        if kind == Kind::Cache {
+            tier.cached_bytes += bytes;
+        }
+    }
+
     /// Gives bytes of a tier back that were reserved and never written.
-    pub(super) fn release(&mut self, at: usize, bytes: u64) {
-        self.tiers[at].used_bytes = self.tiers[at].used_bytes.saturating_sub(bytes);
+    pub(super) fn release(&mut self, at: usize, kind: Kind, bytes: u64) {
+        let tier = &mut self.tiers[at];
+        tier.used_bytes = tier.used_bytes.saturating_sub(bytes);
+        if kind == Kind::Cache {
+            tier.cached_bytes = tier.cached_bytes.saturating_sub(bytes);
+        }
         self.epoch += 1;
     }
 
     /// Gives bytes of a tier back whose file is removed from the disk.
-    pub(super) fn removed(&mut self, at: usize, bytes: u64) {
+    pub(super) fn removed(&mut self, at: usize, kind: Kind, bytes: u64) {
         let now = self.now();
         self.tiers[at].usage.remove(now, bytes);
-        self.release(at, bytes);
+        self.release(at, kind, bytes);
     }
 
     /// Adds a complete copy to a file. Its bytes are reserved already.
@@ -223,7 +247,6 @@ impl State {
         match kind {
             Kind::Home => state.homes.insert(used, file),
             Kind::Cache => {
-                state.cached_bytes += entry.bytes;
                 if !entry.is_awaited {
                     state.evictable_bytes += entry.bytes;
                 }
@@ -244,7 +267,6 @@ impl State {
         match kind {
             Kind::Home => state.homes.remove(&held.used),
             Kind::Cache => {
-                state.cached_bytes = state.cached_bytes.saturating_sub(entry.bytes);
                 if !entry.is_awaited {
                     state.evictable_bytes = state.evictable_bytes.saturating_sub(entry.bytes);
                 }

@@ -29,7 +29,8 @@ pub struct Stats {
     pub unread_evictions: u64,
     /// Replicas that were removed because a write had no room otherwise. A tier below has a copy of their files.
     pub retired: u64,
-    /// Requests to bring a file up that had to wait, because no tier was good for it.
+    /// Requests to bring a file up that had to wait, because no tier had room or was good for it, or it was being moved. Each
+    /// try counts.
     pub deferred: u64,
     /// Writes that waited for room, reads that waited for a prefetch, and reads of a prefetched file that was evicted.
     pub stalls: u64,

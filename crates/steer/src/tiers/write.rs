@@ -186,7 +186,9 @@ impl Engine {
             let effort = Effort { can_wait: place == 0, can_retire };
             if !self.make_room(*at, bytes, effort) {
                 let mut state = self.lock();
-                set[..place].iter().for_each(|reserved| state.release(*reserved, bytes));
+                set[..place]
+                    .iter()
+                    .for_each(|reserved| state.release(*reserved, Kind::Home, bytes));
                 self.done(state);
                 return Err(*at);
             }
@@ -245,7 +247,7 @@ impl Engine {
         match &written {
             Ok(()) => state.add_copy(&file.name, at, Kind::Home),
             Err(e) => {
-                state.release(at, bytes);
+                state.release(at, Kind::Home, bytes);
                 state.failed(at, e);
             }
         }
@@ -259,7 +261,7 @@ impl Engine {
         let removed = self.folders[at].remove(Kind::Home, file);
         let mut state = self.lock();
         match &removed {
-            Ok(()) => state.removed(at, bytes),
+            Ok(()) => state.removed(at, Kind::Home, bytes),
             Err(e) => {
                 state.failed(at, e);
                 state.add_copy(&file.name, at, Kind::Home);

@@ -169,7 +169,7 @@ fn announced_files_are_brought_up_and_wanted_ones_stay() {
     assert_eq!([up("i0"), up("i1"), up("i2")], [Prefetched::Copied; 3]);
     assert_eq!(up("i0"), Prefetched::Present);
     // All caches are full of copies that their readers want.
-    assert_eq!(up("i3"), Prefetched::Deferred);
+    assert_eq!(up("i3"), Prefetched::NoRoom);
     assert_eq!(engine.read("i0").expect("readable"), content("i0", 900));
     assert_eq!(up("i3"), Prefetched::Copied);
     assert_eq!(engine.holders("i0"), ["slow"]);
@@ -211,7 +211,7 @@ fn a_prefetcher_follows_its_readers() {
             .expect("written");
     }
     let engine = Arc::new(informed(dir.path(), [2000, 2000, 100_000]));
-    let prefetcher = Prefetcher::start(engine.clone(), 2).expect("threads");
+    let prefetcher = Prefetcher::start(engine.clone(), 8).expect("threads");
     for n in 0..20 {
         assert!(prefetcher.announce(&format!("i{n}")));
     }
@@ -228,6 +228,29 @@ fn a_prefetcher_follows_its_readers() {
     assert_eq!((prefetcher.dropped(), prefetcher.failed()), (0, 0));
     let stats = engine.stats();
     assert_eq!((stats.prefetches, stats.unread_evictions), (20, 0), "{stats:?}");
+}
+
+#[test]
+fn a_prefetcher_passes_over_a_file_that_is_too_large() {
+    for workers in [1, 4] {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(dir.path().join("slow/home")).expect("a folder");
+        for (name, bytes) in [("large", 3000), ("i0", 900), ("i1", 900), ("i2", 900)] {
+            std::fs::write(dir.path().join("slow/home").join(name), content(name, bytes))
+                .expect("written");
+        }
+        let engine = Arc::new(informed(dir.path(), [1000, 2000, 100_000]));
+        let prefetcher = Prefetcher::start(engine.clone(), workers).expect("threads");
+        assert!(["large", "i0", "i1", "i2"].into_iter().all(|name| prefetcher.announce(name)));
+        let begun = Instant::now();
+        while engine.stats().prefetches < 3 {
+            assert!(begun.elapsed() < PATIENCE, "{workers}: {:?}", engine.stats());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(["i0", "i1", "i2"].into_iter().all(|name| engine.holders(name).len() == 2));
+        assert_eq!(engine.read("large").expect("readable"), content("large", 3000));
+        assert_eq!((prefetcher.failed(), engine.stats().unread_evictions), (0, 0));
+    }
 }
 
 #[test]
@@ -250,7 +273,7 @@ fn a_file_whose_announcement_is_left_out_is_not_awaited() {
         assert!(begun.elapsed() < PATIENCE, "{:?}", engine.stats());
         std::thread::sleep(Duration::from_millis(1));
     }
-    for _ in 0..MAX_HINTS {
+    for _ in 1..MAX_HINTS {
         assert!(prefetcher.announce("i0"));
     }
     assert!(!prefetcher.announce("i4"));

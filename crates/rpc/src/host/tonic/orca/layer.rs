@@ -190,7 +190,7 @@ mod tests {
     /// Time that only ends a hang.
     const PATIENCE: Duration = Duration::from_secs(180);
 
-    /// A service that never answers, or answers with a body whose end nobody waits for.
+    /// A service that never answers, or answers with a body that is dropped before its end.
     struct Stub {
         answers: bool,
     }

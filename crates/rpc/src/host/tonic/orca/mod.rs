@@ -19,7 +19,7 @@
 //!
 //! # Invariants
 //! - A value that is not finite or is negative is not reported.
-//! - A report takes no system call and waits for no file. A thread of its own searches for an agent, while there is none.
+//! - A report waits for no file. While the agent is not found, a thread of its own searches for it.
 //! - The number of reports that are streamed at one time, their rate and the number of named values are bounded.
 //!
 //! Read in this order: `message`, [`Load`], `node`, [`LoadLayer`], [`OrcaService`].

@@ -11,18 +11,18 @@ use skopos_shm::{Host, Vertex};
 /// Age beyond which a fact is not reported. An agent polls these every second, or every few seconds.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// Time between two searches for the agent, while there is none.
+/// Time between two searches for the agent, while it is not found.
 const SEARCH_EVERY: Duration = Duration::from_secs(5);
 
 /// The facts that are read.
 const TOPICS: [&str; 3] = ["cpu/total/busy_ratio", "mem/available_bytes", "mem/total_bytes"];
 
 type Facts = Arc<[Vertex; 3]>;
-type Search = dyn Fn() -> Option<Facts> + Send + Sync;
+type SearchFn = dyn Fn() -> Option<Facts> + Send + Sync;
 
-/// The vertices of these facts, once they are found. Reading them takes no system call: a thread of its own searches.
+/// The vertices of these facts, once they are found. Reading them waits for no file: a thread of its own searches.
 pub(super) struct NodeFacts {
-    search: Arc<Search>,
+    search: Arc<SearchFn>,
     state: Arc<Mutex<State>>,
 }
 
@@ -32,13 +32,26 @@ struct State {
     is_searching: bool,
 }
 
+/// A search that runs. Its end is noted when it is dropped, so that a search that panics is not the last one.
+struct Search {
+    state: Arc<Mutex<State>>,
+    found: Option<Facts>,
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        let mut state = unpoisoned(self.state.lock());
+        (state.found, state.is_searching) = (self.found.take(), false);
+    }
+}
+
 impl NodeFacts {
     /// Returns the facts of the agent in a runtime directory, or in the usual ones. It searches once.
     pub(super) fn of(dir: Option<PathBuf>) -> Self {
         Self::with(Arc::new(move || search(dir.as_deref())))
     }
 
-    fn with(search: Arc<Search>) -> Self {
+    fn with(search: Arc<SearchFn>) -> Self {
         let state = State { found: search(), searched: Instant::now(), is_searching: false };
         Self { search, state: Arc::new(Mutex::new(state)) }
     }
@@ -52,7 +65,7 @@ impl NodeFacts {
         [recent(busy), memory]
     }
 
-    /// Returns the vertices that are there, and has them searched if there are none.
+    /// Returns the vertices, if they are there, and starts a search otherwise.
     fn found(&self) -> Option<Facts> {
         let mut state = unpoisoned(self.state.lock());
         let is_there = |found: &Facts| !found.iter().any(Vertex::is_gone);
@@ -69,9 +82,8 @@ impl NodeFacts {
     fn start_search(&self) -> bool {
         let (search, state) = (Arc::clone(&self.search), Arc::clone(&self.state));
         let run = move || {
-            let found = search();
-            let mut state = unpoisoned(state.lock());
-            (state.found, state.is_searching) = (found, false);
+            let mut running = Search { state, found: None };
+            running.found = search();
         };
         thread::Builder::new().name("skopos-orca".into()).spawn(run).is_ok()
     }
@@ -98,6 +110,7 @@ fn recent(vertex: &Vertex) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc::{channel, sync_channel};
 
     use skopos_shm::Publisher;
@@ -106,6 +119,36 @@ mod tests {
 
     /// Time that only ends a hang.
     const PATIENCE: Duration = Duration::from_secs(180);
+
+    /// Lets the time pass until another search is due.
+    fn make_due(facts: &NodeFacts) {
+        let back = Instant::now().checked_sub(SEARCH_EVERY).expect("some seconds after the boot");
+        unpoisoned(facts.state.lock()).searched = back;
+    }
+
+    #[test]
+    fn a_search_that_panics_is_not_the_last_one() {
+        let (begun, begins) = sync_channel(1);
+        let searches = AtomicU32::new(0);
+        let facts = NodeFacts::with(Arc::new(move || {
+            match searches.fetch_add(1, Ordering::Relaxed) {
+                0 => {}
+                1 => panic!("the test says so"),
+                _ => begun.send(()).expect("the test waits"),
+            }
+            None
+        }));
+        make_due(&facts);
+        assert_eq!(facts.utilization(), [None; 2]);
+        let until = Instant::now() + PATIENCE;
+        while unpoisoned(facts.state.lock()).is_searching {
+            assert!(Instant::now() < until, "the search does not end");
+            thread::sleep(Duration::from_millis(1));
+        }
+        make_due(&facts);
+        assert_eq!(facts.utilization(), [None; 2]);
+        begins.recv_timeout(PATIENCE).expect("it searches again");
+    }
 
     #[test]
     fn a_search_that_hangs_holds_up_no_report() {
@@ -131,8 +174,7 @@ mod tests {
             search(Some(path.as_path()))
         }));
         assert_eq!(facts.utilization(), [None; 2]);
-        let back = Instant::now().checked_sub(SEARCH_EVERY).expect("some seconds after the boot");
-        unpoisoned(facts.state.lock()).searched = back;
+        make_due(&facts);
         assert_eq!(facts.utilization(), [None; 2]);
         let searcher = begins.recv_timeout(PATIENCE).expect("it searches");
         assert_ne!(searcher, thread::current().id());

@@ -24,7 +24,7 @@ const FORMAT: Format =
 const MIGRATIONS: &[&str] = &[TABLES, MERGES, ORPHANS, FINGERPRINTS];
 
 /// A fingerprint of the words of an entry, which are not kept: an entry that comes again with the same words does not write them
-/// to the index again. Entries of earlier versions have none until they come again.
+/// to the index again. An entry of an earlier version gets its fingerprint when it comes again.
 const FINGERPRINTS: &str = "ALTER TABLE job ADD COLUMN word_fingerprint INTEGER";
 
 /// Jobs without a start have a state of their own. No text of a document has these bytes: it would write the quotes as `\"`.

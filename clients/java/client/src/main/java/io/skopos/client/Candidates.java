@@ -11,11 +11,11 @@ import java.util.function.LongSupplier;
 import java.util.regex.Pattern;
 
 /**
- * The addresses of candidates: the name itself without a port, one that the user gave, or one that the system's resolver
- * knows for the name.
+ * The addresses of candidates. An address is the name itself without a port, or the user gives it, or the system's resolver
+ * knows it for the name.
  *
- * <p>The resolver may block. A thread that may wait calls {@link #addressOf}; one that must not calls {@link #known}, while
- * another one calls {@link #lookUp} again and again.
+ * <p>The resolver may block. A thread that may wait calls {@link #addressOf}. A thread that must not wait calls
+ * {@link #known}, while another thread calls {@link #lookUp} again and again.
  */
 public final class Candidates {
     /** The system property with addresses of candidates: {@code n01=10.0.0.1,n02=10.0.0.2}. */
@@ -73,8 +73,8 @@ public final class Candidates {
     }
 
     /**
-     * Returns the address of a candidate without waiting: one that is known now. Null if there is none, or not before the
-     * next {@link #lookUp}.
+     * Returns the address of a candidate without waiting; null if the address is not known, or not before the next
+     * {@link #lookUp}.
      */
     public InetAddress known(String name) {
         if (given.containsKey(name) || isAddress(hostOf(name))) {

@@ -207,7 +207,8 @@ public final class ReplicaRanking implements ReplicaRankingMXBean, AutoCloseable
         }
     }
 
-    private void say() {
+    /** Logs whether the rank is used, if that has changed. */
+    void say() {
         boolean isActive = isActive();
         long now = System.nanoTime();
         boolean isSoon = saidActive != null && now - saidAt < SAY_NANOS;

@@ -41,7 +41,10 @@ final class Weights {
         this.problem = problem;
     }
 
-    /** Makes weights from new ones, and from the old ones where the difference is small. */
+    /**
+     * Makes weights from new ones, and from the old ones where the difference is small. Without an address they are not
+     * valid.
+     */
     static Weights after(Weights old, Map<InetAddress, Double> fresh, long validUntil) {
         Map<InetAddress, Double> kept = new HashMap<>(fresh);
         if (old.byAddress.keySet().equals(fresh.keySet())) {
@@ -50,7 +53,7 @@ final class Weights {
                 return Math.abs(weight - before) <= STEP * Math.max(weight, before) ? before : weight;
             });
         }
-        return new Weights(kept, validUntil, null);
+        return new Weights(kept, validUntil, kept.isEmpty() ? "no candidate has an address yet" : null);
     }
 
     static Weights absent(String problem) {

@@ -107,7 +107,7 @@ class ReplicaRankingTest {
     }
 
     @Test
-    void a_replica_that_nobody_ranks_gives_the_native_order() {
+    void a_replica_without_a_rank_gives_the_native_order() {
         publish(0.5, 0.4, 0.1);
         assertNull(ranking.order(List.of(fast, address(9))));
         assertEquals(1, ranking.getUnrankedRequests());
@@ -145,6 +145,27 @@ class ReplicaRankingTest {
         ranking.update();
         assertEquals(List.of("n8"), ranking.getUnresolvedCandidates());
         assertNull(ranking.order(List.of(fast, near)));
+    }
+
+    @Test
+    void a_rank_is_not_used_before_a_candidate_has_an_address() {
+        Map<String, InetAddress> known = new HashMap<>();
+        List<String> messages = new ArrayList<>();
+        Rank fresh = Rank.of(Map.of("n1", new Rank.Candidate(0.5, 0), "n2", new Rank.Candidate(0.5, 0)), HOUR);
+        ReplicaRanking named = new ReplicaRanking("db", () -> {}, () -> fresh, known::get, messages::add);
+        named.update();
+        named.say();
+        assertFalse(named.isActive());
+        assertEquals("no candidate has an address yet", named.getProblem());
+        assertEquals(List.of("n1", "n2"), named.getUnresolvedCandidates());
+        assertNull(named.order(List.of(fast)));
+        assertEquals(1, named.getNativeRequests());
+        assertEquals(List.of("replicas have their native order: no candidate has an address yet"), messages);
+        known.put("n1", fast);
+        named.update();
+        assertTrue(named.isActive());
+        assertEquals("", named.getProblem());
+        assertNotNull(named.order(List.of(fast)));
     }
 
     @Test
