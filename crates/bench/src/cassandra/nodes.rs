@@ -16,6 +16,8 @@ pub(super) const VERSION: &str = "5.0.9";
 /// The folder of the jars of Cassandra, the driver and YCSB, below the repository.
 const BENCH: &str = "bench/cassandra/target";
 
+/// The jar of the client in that folder, which is built last.
+const BENCH_JAR: &str = "skopos-bench-cassandra.jar";
 /// The jar of the snitch, below the repository.
 const SNITCH: &str = "clients/java/cassandra-snitch/target/skopos-cassandra-snitch-0.1.0.jar";
 
@@ -81,7 +83,7 @@ impl Jars {
     pub(super) fn find() -> Outcome<Self> {
         let root = std::env::current_dir()?;
         let [bench, snitch, severity] = [BENCH, SNITCH, SEVERITY].map(|path| root.join(path));
-        for path in [&bench, &snitch, &severity] {
+        for path in [&bench.join(BENCH_JAR), &snitch, &severity] {
             if !path.exists() {
                 let path = path.display();
                 return Err(
@@ -95,7 +97,7 @@ impl Jars {
     /// Returns the class path of a node and of the client.
     pub(super) fn class_path(&self) -> String {
         let bench = self.bench.display();
-        format!("{bench}/skopos-bench-cassandra.jar:{bench}/lib/*:{}", self.snitch.display())
+        format!("{bench}/{BENCH_JAR}:{bench}/lib/*:{}", self.snitch.display())
     }
 
     /// Returns the program that sets severities.
