@@ -16,6 +16,9 @@ pub const MAX_PROPERTY_AGE: Duration = Duration::from_secs(86_400);
 pub const SICK_BELOW: f64 = 0.9999;
 /// Largest share of others on a tier that counts: a transfer on the busiest tier still gets a twentieth of it.
 const MAX_OTHERS: f64 = 0.95;
+/// Largest share of others on a tier for a transfer that comes later. A device that another program keeps busy serves both in
+/// turns, so it is not slower than by half; and a load may be gone by then.
+const MAX_LATER_OTHERS: f64 = 0.5;
 
 /// A tier after the checks of its values.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +110,12 @@ impl Estimate {
     /// speed is unknown.
     pub(super) fn announced_seconds(&self, bytes: u64) -> Option<f64> {
         self.read_seconds(bytes.saturating_add(self.awaited_bytes))
+    }
+
+    /// Returns the expected seconds of a read that comes later; `None` if the speed is unknown.
+    pub(super) fn later_seconds(&self, bytes: u64) -> Option<f64> {
+        let others = self.others.map(|share| share.min(MAX_LATER_OTHERS));
+        Self { others, queued_bytes: 0, ..*self }.read_seconds(bytes)
     }
 
     fn seconds(&self, bytes: u64, rate: f64) -> Option<f64> {

@@ -111,16 +111,16 @@ impl Policy for Informed {
 
     fn prefetch(&mut self, bytes: u64, from: usize, tiers: &[Tier]) -> Option<usize> {
         self.look(tiers);
-        let here = self.estimates.get(from)?.read_seconds(bytes);
+        let here = self.estimates.get(from)?.later_seconds(bytes);
         let good = |e: &Estimate| {
             let room = e.room_bytes.saturating_add(e.evictable_bytes);
             !e.is_failed && bytes <= room
         };
         let targets: Vec<Target> = (self.estimates.iter().enumerate().take(from))
             .filter(|(_, e)| good(e))
-            // A loaded device can be slower than the source.
+            // A tier above can be slower than the source. A load of now does not count much, because the reader comes later.
             .filter(|(_, e)| {
-                e.read_seconds(bytes).zip(here).is_none_or(|(there, here)| there < here)
+                e.later_seconds(bytes).zip(here).is_none_or(|(there, here)| there < here)
             })
             // The reader may come with others, who wait for the device at the same time.
             .map(|(at, e)| Target {

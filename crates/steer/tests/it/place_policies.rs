@@ -139,9 +139,12 @@ fn sets_never_have_one_domain_twice() {
 
 #[test]
 fn a_copy_is_brought_up_only_where_it_is_read_faster() {
-    let mut loaded = known(900, 1e6);
+    let mut loaded = known(900, 1.5e5);
     loaded.telemetry.busy_ratio = fresh(0.95);
     assert_eq!(Informed::new().prefetch(10, 1, &[loaded, known(900, 1e5)]), None);
+    // The load of others may be gone when the reader comes, and halves the speed at most.
+    loaded.telemetry.read_bytes_per_second = fresh(3e5);
+    assert_eq!(Informed::new().prefetch(10, 1, &[loaded, known(900, 1e5)]), Some(0));
     assert_eq!(Informed::new().prefetch(10, 1, &[known(900, 1e6), known(900, 1e5)]), Some(0));
     // Copies that no reader wants make room; others do not.
     let mut full = known(0, 1e6);
