@@ -104,7 +104,10 @@ fn severity(place: &Place, jars: &Jars, agents: &Agents, scratch: &Path) -> Outc
         let said = fs::read_to_string(&said).ok()?;
         (said.matches(": severity").count() >= NODES.len()).then_some(())
     };
-    wait_for(&mut running, START, all_are_set)?;
+    wait_for(&mut running, START, all_are_set).map_err(|why| {
+        let text = fs::read_to_string(&said).unwrap_or_default();
+        format!("the severities are not set: {why}: {}", text.lines().last().unwrap_or_default())
+    })?;
     thread::sleep(GOSSIP);
     Ok(running)
 }

@@ -16,9 +16,6 @@ pub const MAX_PROPERTY_AGE: Duration = Duration::from_secs(86_400);
 pub const SICK_BELOW: f64 = 0.9999;
 /// Largest share of others on a tier that counts: a transfer on the busiest tier still gets a twentieth of it.
 const MAX_OTHERS: f64 = 0.95;
-/// Largest share of others on a tier for a transfer that comes later. A device that another program keeps busy serves both in
-/// turns, so it is not slower than by half; and a load may be gone by then.
-const MAX_LATER_OTHERS: f64 = 0.5;
 
 /// A tier after the checks of its values.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +26,6 @@ pub(super) struct Estimate {
     /// Share of the tier that other programs use.
     others: Option<f64>,
     queued_bytes: u64,
-    awaited_bytes: u64,
     /// Bytes that can be written, as far as is known.
     pub(super) room_bytes: u64,
     pub(super) evictable_bytes: u64,
@@ -86,7 +82,6 @@ fn one(tier: &Tier, refused: &mut u64) -> Estimate {
         access_seconds,
         others: others.map(|share| share.clamp(0.0, MAX_OTHERS)),
         queued_bytes: own.queued_bytes,
-        awaited_bytes: own.awaited_bytes,
         room_bytes: seen.map_or(own.room_bytes, |seen| seen.min(own.room_bytes)),
         evictable_bytes: own.evictable_bytes,
         is_failed: own.is_failed,
@@ -104,18 +99,6 @@ impl Estimate {
     /// Returns the expected seconds of a read behind the transfers in flight; `None` if the speed is unknown.
     pub(super) fn read_seconds(&self, bytes: u64) -> Option<f64> {
         self.seconds(bytes, self.read_bytes_per_second?)
-    }
-
-    /// Returns the expected seconds of a read behind the transfers in flight and all reads that are announced; `None` if the
-    /// speed is unknown.
-    pub(super) fn announced_seconds(&self, bytes: u64) -> Option<f64> {
-        self.read_seconds(bytes.saturating_add(self.awaited_bytes))
-    }
-
-    /// Returns the expected seconds of a read that comes later; `None` if the speed is unknown.
-    pub(super) fn later_seconds(&self, bytes: u64) -> Option<f64> {
-        let others = self.others.map(|share| share.min(MAX_LATER_OTHERS));
-        Self { others, queued_bytes: 0, ..*self }.read_seconds(bytes)
     }
 
     fn seconds(&self, bytes: u64, rate: f64) -> Option<f64> {

@@ -8,7 +8,6 @@
 //! - A sick device, and one that is good for fewer copies than the file needs, is used only if no other has room.
 //! - Targets within [`TIE`] of the best take turns, so that equal targets have equal shares.
 //! - A target of unknown speed has its turns of the round robin, if it has room. The others share the other turns.
-//! - Copies of announced files are spread: the reads that are announced on a tier count as if they were in flight.
 //! - If no target has room, the choice is that of the round robin.
 
 use crate::place::estimate::{Estimate, estimate};
@@ -111,23 +110,16 @@ impl Policy for Informed {
 
     fn prefetch(&mut self, bytes: u64, from: usize, tiers: &[Tier]) -> Option<usize> {
         self.look(tiers);
-        let here = self.estimates.get(from)?.later_seconds(bytes);
+        let here = self.estimates.get(from)?.read_seconds(bytes);
         let good = |e: &Estimate| {
             let room = e.room_bytes.saturating_add(e.evictable_bytes);
             !e.is_failed && bytes <= room
         };
         let targets: Vec<Target> = (self.estimates.iter().enumerate().take(from))
             .filter(|(_, e)| good(e))
-            // A tier above can be slower than the source. A load of now does not count much, because the reader comes later.
-            .filter(|(_, e)| {
-                e.later_seconds(bytes).zip(here).is_none_or(|(there, here)| there < here)
-            })
-            // The reader may come with others, who wait for the device at the same time.
-            .map(|(at, e)| Target {
-                at,
-                class: e.is_sick.into(),
-                seconds: e.announced_seconds(bytes),
-            })
+            .map(|(at, e)| Target { at, class: e.is_sick.into(), seconds: e.read_seconds(bytes) })
+            // A loaded device can be slower than the source.
+            .filter(|t| t.seconds.zip(here).is_none_or(|(there, here)| there < here))
             .collect();
         choose(&targets, &mut self.prefetched, from)
     }

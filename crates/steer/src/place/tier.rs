@@ -43,8 +43,6 @@ pub struct Own {
     pub room_bytes: u64,
     /// Bytes of cached copies on the tier that no reader is known to want.
     pub evictable_bytes: u64,
-    /// Bytes of cached copies on the tier that readers are known to want.
-    pub awaited_bytes: u64,
     /// Bytes of transfers in flight, which a new transfer shares the tier with.
     pub queued_bytes: u64,
     /// Bytes that were reserved on the tier and were not yet complete when `remaining_bytes` was polled.

@@ -414,7 +414,6 @@ fn own(
         capacity_bytes: tier.capacity_bytes,
         room_bytes: tier.room_bytes(instant),
         evictable_bytes: tier.evictable_bytes,
-        awaited_bytes: tier.cached_bytes.saturating_sub(tier.evictable_bytes),
         queued_bytes: tier.usage.queued_bytes(),
         unseen_bytes: unseen,
         read_bytes_per_second: load.read_bytes_per_second,

@@ -139,29 +139,15 @@ fn sets_never_have_one_domain_twice() {
 
 #[test]
 fn a_copy_is_brought_up_only_where_it_is_read_faster() {
-    let mut loaded = known(900, 1.5e5);
+    let mut loaded = known(900, 1e6);
     loaded.telemetry.busy_ratio = fresh(0.95);
     assert_eq!(Informed::new().prefetch(10, 1, &[loaded, known(900, 1e5)]), None);
-    // The load of others may be gone when the reader comes, and halves the speed at most.
-    loaded.telemetry.read_bytes_per_second = fresh(3e5);
-    assert_eq!(Informed::new().prefetch(10, 1, &[loaded, known(900, 1e5)]), Some(0));
     assert_eq!(Informed::new().prefetch(10, 1, &[known(900, 1e6), known(900, 1e5)]), Some(0));
     // Copies that no reader wants make room; others do not.
     let mut full = known(0, 1e6);
     assert_eq!(Informed::new().prefetch(10, 1, &[full, known(900, 1e5)]), None);
     full.own.evictable_bytes = 10;
     assert_eq!(Informed::new().prefetch(10, 1, &[full, known(900, 1e5)]), Some(0));
-}
-
-#[test]
-fn copies_of_announced_files_are_spread_by_speed() {
-    let (mut fast, slower, source) = (known(900, 4e6), known(900, 1e6), known(900, 1e5));
-    assert_eq!(Informed::new().prefetch(10, 2, &[fast, slower, source]), Some(0));
-    // Their readers come together, so a read waits for the others on its tier.
-    fast.own.awaited_bytes = 100;
-    assert_eq!(Informed::new().prefetch(10, 2, &[fast, slower, source]), Some(1));
-    // The announced reads choose among tiers. They do not make a tier slower than the source.
-    assert_eq!(Informed::new().prefetch(10, 1, &[fast, source]), Some(0));
 }
 
 #[test]
