@@ -28,7 +28,7 @@ fn round_trip(lab: &Lab) -> Duration {
     let server = lab
         .namespace("b")
         .expect("a host")
-        .run(|| Ok(UdpSocket::bind((address, 7000))))
+        .run(|| Ok(UdpSocket::bind((address, 0))))
         .expect("runs");
     let client = lab
         .namespace("a")
@@ -39,7 +39,9 @@ fn round_trip(lab: &Lab) -> Duration {
     for socket in [&server, &client] {
         socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     }
-    client.connect((address, 7000)).expect("a route");
+    // Not a fixed port: a process that another test is starting may still hold the socket of an
+    // earlier round trip.
+    client.connect(server.local_addr().expect("bound")).expect("a route");
     let trip = || {
         let (begin, mut buffer) = (Instant::now(), [0; 8]);
         client.send(b"there").expect("sent");
