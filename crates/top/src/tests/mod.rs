@@ -22,6 +22,7 @@ use crate::view;
 mod culprits;
 mod lists;
 mod paths;
+mod slow_device;
 
 const NODE: &str = "n01";
 const THEME: Theme = Theme { colour: true, unicode: true };
