@@ -125,7 +125,7 @@ fn a_node_whose_handlers_take_longer_is_slow() {
     let findings = service.judge_with(&NodeFacts { facts });
     let found = found(&findings, "slow_node");
     // The fact in which the node differs from the others is the reason.
-    let evidence: Vec<_> = found.evidence[2..].iter().map(|e| (&*e.what, e.value)).collect();
+    let evidence: Vec<_> = found.evidence[2..].iter().map(|e| (&*e.name, e.value)).collect();
     let others = "psi/cpu/some_avg10_ratio, median of the others";
     assert_eq!(evidence, [("n01/psi/cpu/some_avg10_ratio", 0.9), (others, 0.1)]);
     assert_eq!(found.fixes[0].now.as_deref(), Some("n01"));
