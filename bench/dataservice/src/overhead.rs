@@ -31,13 +31,17 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// The variants. The second service without recording shows the noise: its overhead is known to be zero.
-const VARIANTS: [(&str, Stage); 5] = [
+const VARIANTS: [(&str, Stage); 6] = [
     ("off", Stage::Off),
     ("off, again", Stage::Off),
     ("context only (stage 1)", Stage::Context),
     ("spans (stage 2)", Stage::Spans),
+    (WITHOUT_VARIABLES, Stage::Full),
     ("full", Stage::Full),
 ];
+
+/// The variant with intervals and without performance variables: stage 2 of the paper's Figure 13.
+const WITHOUT_VARIABLES: &str = "full without variables";
 
 /// The variants of the recorder that the program brings.
 const OTHERS: [(&str, Stage); 2] =
@@ -234,7 +238,9 @@ impl Service {
         let config = Config { batch_size: options.batch_size, ..Config::default() };
         let collector = collector.map(str::to_owned);
         let is_other = collector.is_some();
-        let launcher = Launcher { stage, trace, collector, config, ..launcher.clone() };
+        let without_variables = choice.name == WITHOUT_VARIABLES;
+        let launcher =
+            Launcher { stage, trace, without_variables, collector, config, ..launcher.clone() };
         let sockets = Folder::new()?;
         let (servers, paths) = servers(&launcher, &sockets)?;
         let size = Size { writers: options.writers, ..Size::default() };

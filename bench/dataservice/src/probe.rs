@@ -46,6 +46,7 @@ pub struct Probe {
     rpcs: [skopos_rpc::Rpc; ALL.len()],
     gauges: Arc<Gauges>,
     pvars: Pvars,
+    without_variables: bool,
 }
 
 /// The amount of recording, and its places.
@@ -57,6 +58,8 @@ pub struct Recording<'a> {
     pub trace: Option<&'a Path>,
     /// Folder of the segment, instead of the runtime directory.
     pub segments: Option<&'a Path>,
+    /// Whether performance variables are left out at every stage.
+    pub without_variables: bool,
     /// The recorder that records instead of Skopos.
     pub other: Option<&'a Arc<dyn Tracer>>,
 }
@@ -127,7 +130,7 @@ impl Probe {
         config: &Config,
         tasks: &Tasks,
     ) -> Result<Arc<Self>> {
-        let Recording { stage, trace, segments, other } = *recording;
+        let Recording { stage, trace, segments, without_variables, other } = *recording;
         let mut options = Options::new(name).stage(stage).host("skopos-dataservice").sees(&SEEN);
         for (key, value) in config.recorded() {
             options = options.config(key, value);
@@ -148,7 +151,8 @@ impl Probe {
         let gauges = Arc::new(Gauges::default());
         let pvars = Pvars::register(&recorder, &gauges, tasks).map_err(Error::Recorder)?;
         let rpcs = ALL.map(|rpc| recorder.rpc(rpc.name()));
-        Ok(Arc::new(Self { recorder, other: other.cloned(), rpcs, gauges, pvars }))
+        let other = other.cloned();
+        Ok(Arc::new(Self { recorder, other, rpcs, gauges, pvars, without_variables }))
     }
 
     /// The numbers that the RPC layer keeps of itself.
@@ -204,12 +208,17 @@ impl Probe {
         self.recorder.close().map_err(Error::Recorder)
     }
 
-    /// Whether intervals and variables are recorded.
+    /// Whether intervals are recorded.
     fn is_full(&self) -> bool {
         match &self.other {
             None => self.recorder.stage() == Stage::Full,
             Some(other) => other.has_values(),
         }
+    }
+
+    /// Whether performance variables are recorded.
+    fn has_variables(&self) -> bool {
+        !self.without_variables && self.is_full()
     }
 }
 
@@ -324,7 +333,7 @@ impl OriginSpan {
     /// Runs with the completion callback (t14): samples the completion queue, and records the call.
     pub fn end(mut self, probe: &Probe, is_ok: bool) {
         let side = &mut self.side;
-        if side.is_recorded() && probe.is_full() {
+        if side.is_recorded() && probe.has_variables() {
             let (pvars, gauges) = (&probe.pvars, &probe.gauges);
             side.value(&pvars.completion_queue_read, gauges.completion_queue_read.get());
             side.value(&pvars.completion_queue_depth, gauges.completion_queue_depth.get());
@@ -344,7 +353,7 @@ impl TargetSpan {
         if let Some(other) = &mut side.other {
             other.begin();
         }
-        if side.is_recorded() && self.probe.is_full() {
+        if side.is_recorded() && self.probe.has_variables() {
             let pvars = &self.probe.pvars;
             side.value(&pvars.pool_depth, tasks.depth());
             side.value(&pvars.pool_runnable, tasks.runnable());
@@ -399,7 +408,7 @@ impl TargetSpan {
     /// Runs when the response is sent (t13), and records the call.
     pub fn end(mut self, is_ok: bool) {
         let side = &mut self.side;
-        if side.is_recorded() && self.probe.is_full() {
+        if side.is_recorded() && self.probe.has_variables() {
             if let Some(ns) = self.database_wait_ns {
                 side.value(&self.probe.pvars.database_wait_ns, ns);
             }

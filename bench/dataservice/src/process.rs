@@ -46,6 +46,8 @@ pub struct Common {
     pub trace: Option<PathBuf>,
     /// Folder of the recorder's segment, instead of the runtime directory.
     pub segments: Option<PathBuf>,
+    /// Whether performance variables are left out.
+    pub without_variables: bool,
     /// The recorder that records instead of Skopos.
     pub other: Option<Arc<dyn Tracer>>,
     /// The knobs.
@@ -178,6 +180,7 @@ impl Common {
             stage: self.stage,
             trace: self.trace.as_deref(),
             segments: self.segments.as_deref(),
+            without_variables: self.without_variables,
             other: self.other.as_ref(),
         };
         Probe::start(&self.name, &recording, &self.config, &pool.tasks())

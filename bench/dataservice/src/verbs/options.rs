@@ -24,6 +24,9 @@ pub(crate) struct Recording {
     /// The amount that is recorded: off, context, spans or full. The default is full with --trace, and off without.
     #[arg(long, value_parser = stage)]
     stage: Option<Stage>,
+    /// Leave out performance variables.
+    #[arg(long)]
+    without_variables: bool,
 }
 
 /// Options of a process of the service.
@@ -75,6 +78,7 @@ impl Recording {
             stage: self.stage(),
             trace: self.trace.clone(),
             segments: self.segments.clone(),
+            without_variables: self.without_variables,
             ..launcher()?
         })
     }
@@ -89,6 +93,7 @@ pub(crate) fn launcher() -> Result<Launcher> {
         stage: Stage::Off,
         trace: None,
         segments: None,
+        without_variables: false,
         collector: None,
         config: Config::default(),
     })
@@ -113,6 +118,7 @@ impl Process {
             stage: self.recording.stage(),
             trace: self.recording.trace.clone(),
             segments: self.recording.segments.clone(),
+            without_variables: self.recording.without_variables,
             other: self.other(start)?,
             config: serde_json::from_str(&self.config)
                 .map_err(|source| Error::Json { doing: "read --config", source })?,

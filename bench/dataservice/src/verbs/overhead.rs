@@ -15,9 +15,10 @@ use crate::verbs::{print, print_json};
 const GOAL_PERCENT: f64 = 3.0;
 
 /// The method and its limits.
-const NOTES: [&str; 4] = [
+const NOTES: [&str; 5] = [
     "A service at each stage, and a second one without recording, take turns in short slices in random order; all are started anew in each launch. An overhead is the median of the launches; a launch's is the median of its rounds, each against the slice without recording of the same round. The intervals are of order statistics.",
     "The second service without recording has no overhead: its number is the noise.",
+    "Stage 2 of Skopos has no intervals; stage 2 of the paper has them, and is full without variables here.",
     "Processor time is that of all processes of the service, by the scheduler.",
     "OpenTelemetry, if it is there, is its own SDK with its batch processor and its exporter by HTTP, one span for each side of a call; full has the intervals and variables of Skopos as attributes. Its context travels as 25 bytes. The processor time of the collector is not in its rows. All services rest for a time after each slice then, and their processor time has that rest.",
 ];

@@ -115,5 +115,13 @@ pub(crate) fn launcher(trace: Option<PathBuf>) -> Launcher {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_skopos-dataservice"));
     // Beside the trace, so that no segment of a killed process stays in the runtime directory.
     let segments = trace.as_ref().map(|folder| folder.join("segments"));
-    Launcher { program, stage, trace, segments, collector: None, config: Config::default() }
+    Launcher {
+        program,
+        stage,
+        trace,
+        segments,
+        without_variables: false,
+        collector: None,
+        config: Config::default(),
+    }
 }
