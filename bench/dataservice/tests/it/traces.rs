@@ -102,7 +102,7 @@ fn every_interval_of_the_paper_is_measured() {
 fn a_trace_without_variables_has_its_intervals() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut case = table::find("sonata").expect("a case");
-    case.size.events = 200;
+    (case.size.events, case.config.batch_size) = (400, 200);
     let full = launcher(Some(folder.path().to_owned()));
     case.run(&Launcher { without_variables: true, ..full }).expect("it runs");
     let view = read(folder.path());
