@@ -72,9 +72,8 @@ fn spans(json: &Json) -> u64 {
 }
 
 fn collected(taken: &Taken, sent: u64) -> [Row; 2] {
-    let row = |metric: &str, unit, value| {
-        Row::of(BESIDE_CASE, metric, unit, value, Better::Neither)
-    };
+    let row =
+        |metric: &str, unit, value| Row::of(BESIDE_CASE, metric, unit, value, Better::Neither);
     [
         row("spans that the collector took", "%", taken.arrived(sent)),
         row("processor time for a span, collector", "us", taken.cost()),
