@@ -3,8 +3,9 @@
 //! Each benchmark answers a question of a user, on this machine. The peers are measured in the same
 //! run and in turns, so that noise affects all of them. `score`, `agent` and the others are the
 //! benchmarks, as [`Name`] lists them, and `report` holds their result. `programs` finds the programs
-//! that are measured, and `ending` removes all that a benchmark started if a signal ends it. Publishers are other processes: this binary again, as a `worker` with one of
-//! the `roles`, which the parent ends by its id.
+//! that are measured, and `ending` removes all that a benchmark started if a signal ends it. Publishers
+//! are other processes: this binary again, as a `worker` with one of the `roles`, which the parent ends
+//! by its id.
 
 #![forbid(unsafe_code)]
 // These macros panic when the reader of stdout is gone; the functions of `skopos_term` do not.
