@@ -65,8 +65,8 @@ impl Drop for Scratch {
 
 /// Removes the directories of this process, also those that are in use: the process is about to end.
 pub(crate) fn remove_own() {
-    let own = std::process::id();
-    for parent in [Path::new(SHARED_MEMORY), &std::env::temp_dir()] {
+    let (own, temporary) = (std::process::id(), std::env::temp_dir());
+    for parent in [Path::new(SHARED_MEMORY), temporary.as_path()] {
         remove(parent, |pid| pid == own);
     }
 }
