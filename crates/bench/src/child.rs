@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::ending;
+
 /// A process that still runs this time after SIGTERM is killed.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Time between two checks whether a program has ended: rare enough to leave the program undisturbed.
@@ -19,7 +21,12 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Process(Child);
 
 impl Process {
+    /// Starts a process.
+    ///
+    /// # Errors
+    /// The program cannot be started, or a signal ends this one.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        ending::check()?;
         command.spawn().map(Self)
     }
 

@@ -3,8 +3,9 @@
 //! Each benchmark answers a question of a user, on this machine. The peers are measured in the same
 //! run and in turns, so that noise affects all of them. `score`, `agent` and the others are the
 //! benchmarks, as [`Name`] lists them, and `report` holds their result. `programs` finds the programs
-//! that are measured. Publishers are other processes: this binary again, as a `worker` with one of
-//! the `roles`, which the parent ends by its id.
+//! that are measured, and `ending` removes all that a benchmark started if a signal ends it. Publishers
+//! are other processes: this binary again, as a `worker` with one of the `roles`, which the parent ends
+//! by its id.
 
 #![forbid(unsafe_code)]
 // These macros panic when the reader of stdout is gone; the functions of `skopos_term` do not.
@@ -17,6 +18,7 @@ mod machine;
 mod stats;
 mod cores;
 mod scratch;
+mod ending;
 mod child;
 mod worker;
 mod roles;
@@ -221,31 +223,16 @@ impl Name {
     }
 }
 
-/// Runs the measurement.
+/// Runs the measurement and reports it.
 fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
+    if args.name == Name::Worker {
+        return roles::run(args.task.as_deref().unwrap_or_default());
+    }
     let plan = Plan::new(args.quick, args.seconds, !global.json && std::io::stderr().is_terminal());
-    let mut report = match args.name {
-        Name::Worker => return roles::run(args.task.as_deref().unwrap_or_default()),
-        Name::Score => score::run(&plan)?,
-        Name::Agent => agent::run(&plan)?,
-        Name::Delphi => delphi::run(&plan)?,
-        Name::Anatomy => anatomy::run(&plan)?,
-        Name::Degree => degree::run(&plan)?,
-        Name::Height => height::run(&plan)?,
-        Name::Task => task::run(&plan)?,
-        Name::Intervals => intervals::run(&plan, args.trace.as_deref())?,
-        Name::Cluster => cluster::run(&plan, args.case, args.nodes.map(|nodes| nodes as usize))?,
-        Name::Estimate => estimate::run()?,
-        Name::Query => query::run(&plan)?,
-        Name::Store => store::run(&plan)?,
-        Name::Findings => findings::run(&plan)?,
-        Name::Rpc => rpc::run(&plan)?,
-        Name::Int => int::run(&plan)?,
-        Name::Anomaly => anomaly::run(&plan)?,
-        Name::Tiers => tiers::run(&plan)?,
-        Name::Rank => rank::run(&plan)?,
-        Name::Cassandra => cassandra::run(&plan)?,
-    };
+    ending::catch()?;
+    let measured = measure(&plan, args);
+    ending::pass();
+    let mut report = measured?;
     report.record_plan(plan.is_short, args.name.rounds(&plan));
     let mut out = Out::new(global.style());
     report.print(&mut out)?;
@@ -254,6 +241,32 @@ fn bench(global: &Global, args: &BenchArgs) -> Result<ExitCode, Failure> {
         plan.say(&format!("written to {}", dir.display()));
     }
     Ok(if args.check && report.missed() > 0 { ExitCode::from(EXIT_NO) } else { ExitCode::SUCCESS })
+}
+
+/// Runs the benchmark itself.
+fn measure(plan: &Plan, args: &BenchArgs) -> Result<Report, Failure> {
+    match args.name {
+        Name::Worker => Err(Failure::new("a worker measures nothing by itself")),
+        Name::Score => score::run(plan),
+        Name::Agent => agent::run(plan),
+        Name::Delphi => delphi::run(plan),
+        Name::Anatomy => anatomy::run(plan),
+        Name::Degree => degree::run(plan),
+        Name::Height => height::run(plan),
+        Name::Task => task::run(plan),
+        Name::Intervals => intervals::run(plan, args.trace.as_deref()),
+        Name::Cluster => cluster::run(plan, args.case, args.nodes.map(|nodes| nodes as usize)),
+        Name::Estimate => estimate::run(),
+        Name::Query => query::run(plan),
+        Name::Store => store::run(plan),
+        Name::Findings => findings::run(plan),
+        Name::Rpc => rpc::run(plan),
+        Name::Int => int::run(plan),
+        Name::Anomaly => anomaly::run(plan),
+        Name::Tiers => tiers::run(plan),
+        Name::Rank => rank::run(plan),
+        Name::Cassandra => cassandra::run(plan),
+    }
 }
 
 /// The folder of the result, if any: by default a short run does not replace a full one.

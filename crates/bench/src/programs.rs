@@ -4,6 +4,15 @@ use std::path::PathBuf;
 
 use skopos_term::Failure;
 
+/// The jar of the Java client, below the repository's root.
+pub(crate) const JAVA_CLIENT: &str = "clients/java/client/target/skopos-client-0.1.0.jar";
+
+/// The folder of its tests, among them the reader of `rank`.
+pub(crate) const JAVA_TESTS: &str = "clients/java/client/target/test-classes";
+
+/// The advice of a benchmark of ranks without them.
+pub(crate) const JAVA_BUILD: &str = "`make bench BENCH=rank` builds it";
+
 /// Finds the program `skopos`, as it was built with this one.
 ///
 /// # Errors

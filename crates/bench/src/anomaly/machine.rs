@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use skopos_net::anomaly::{Receiver, SiteKey};
-use skopos_net::lab::{Lab, Topology};
+use skopos_net::lab::Lab;
 use skopos_shm::{Host, Segment};
 use skopos_term::Failure;
 
@@ -21,6 +21,7 @@ use super::loads::Loads;
 use super::programs::{Outcome, PEER_PORT, start};
 use super::tally::{Tally, Unusual};
 use crate::child::{Process, wait_for};
+use crate::ending;
 use crate::plan::Plan;
 use crate::programs;
 use crate::report::Row;
@@ -63,7 +64,7 @@ pub(super) fn measure(plan_of: &Plan) -> Outcome<(Vec<Row>, Vec<String>)> {
     let failed = |failure: Failure| failure.in_one_line();
     let scratch = (Scratch::new().map_err(failed)?, Scratch::on_disk().map_err(failed)?);
     let text = "name = 'anomaly'\n[[host]]\nname = 'a'\n[[host]]\nname = 'b'\n[[link]]\nends = ['a', 'b']\n";
-    let lab = Lab::up(Topology::parse(text)?)?;
+    let lab = ending::lab(text)?;
     let mut peers = Vec::new();
     for port in [FLOW_PORT, PEER_PORT] {
         let mut server = lab.command("b", "iperf3")?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::place::{CLIENT, COORDINATOR, NODES, Place};
 use crate::child::{Process, wait_for};
 use crate::outcome::Outcome;
+use crate::programs::JAVA_CLIENT;
 
 /// The version in `bench/cassandra/pom.xml`.
 pub(super) const VERSION: &str = "5.0.9";
@@ -20,9 +21,6 @@ const BENCH: &str = "bench/cassandra/target";
 const BENCH_JAR: &str = "skopos-bench-cassandra.jar";
 /// The jar of the snitch, below the repository.
 const SNITCH: &str = "clients/java/cassandra-snitch/target/skopos-cassandra-snitch-0.1.0.jar";
-
-/// The program that sets severities, below the repository.
-const SEVERITY: &str = "clients/java/client/target/skopos-client-0.1.0.jar";
 
 /// Three nodes start together in about a minute on two cores.
 const START: Duration = Duration::from_secs(240);
@@ -82,7 +80,7 @@ impl Jars {
     /// Finds the jars below the current folder, the root of the repository.
     pub(super) fn find() -> Outcome<Self> {
         let root = std::env::current_dir()?;
-        let [bench, snitch, severity] = [BENCH, SNITCH, SEVERITY].map(|path| root.join(path));
+        let [bench, snitch, severity] = [BENCH, SNITCH, JAVA_CLIENT].map(|path| root.join(path));
         for path in [&bench.join(BENCH_JAR), &snitch, &severity] {
             if !path.exists() {
                 let path = path.display();

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use skopos_net::lab::{Lab, Topology};
+use skopos_net::lab::Lab;
 
 use super::cells::Cell;
+use crate::ending;
 use crate::outcome::Outcome;
 
 /// The nodes, the fast one first. Requests go to the second.
@@ -71,7 +72,7 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn up() -> Outcome<Self> {
         let text = format!("name = 'cass{}'\n{LAB}", std::process::id());
-        let place = Self { lab: Lab::up(Topology::parse(&text)?)? };
+        let place = Self { lab: ending::lab(&text)? };
         place.set_delay(0.0)?;
         Ok(place)
     }

@@ -4,8 +4,10 @@ use std::error::Error;
 use std::net::{Ipv4Addr, UdpSocket};
 
 use skopos_net::int::{DOMAIN, Hop, Packet};
-use skopos_net::lab::{Lab, Topology};
+use skopos_net::lab::Lab;
 use skopos_net::plane::{Direction, INT_PORT, Mode, Plane, PlaneSettings, Port, Watch};
+
+use crate::ending;
 
 pub(super) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -29,7 +31,7 @@ pub(super) fn lab(rate_mbit: Option<f64>) -> Outcome<Lab> {
          ends = ['s2', 'b']\n[[link]]\nends = ['a', 's1']\n",
         std::process::id()
     );
-    Ok(Lab::up(Topology::parse(&text)?)?)
+    Ok(ending::lab(&text)?)
 }
 
 /// Opens the data planes of both switches: the first is the source, the second the sink.

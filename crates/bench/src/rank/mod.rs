@@ -1,4 +1,4 @@
-//! `skopos-bench rank`: the cost of reading a rank from Rust and C, the time in which a thousand candidates are ranked
+//! `skopos-bench rank`: the cost of reading a rank from Rust, C and Java, the time in which a thousand candidates are ranked
 //! again, and the choice of clients in the simulator beside other ways to choose.
 
 mod read;
@@ -14,12 +14,13 @@ use skopos_term::Failure;
 pub(crate) fn run(plan: &Plan) -> Result<Report, Failure> {
     let mut machine = Machine::this();
     machine.version("cc", "cc", &["--version"]);
+    machine.version("java", "java", &["-version"]);
     let mut report = Report::new("rank", machine);
     plan.say("reads …");
     report.add(read::measure(plan)?);
     report.note(
         "reads: the weights of three candidates in turns, while another thread publishes all ranks each millisecond; with its \
-         age, a read also reads the clock",
+         age, a read also reads the clock; a round of Java is a virtual machine of its own, which compiles the loop first",
     );
     plan.say("ranking a thousand candidates …");
     report.add(rerank::measure(plan)?);

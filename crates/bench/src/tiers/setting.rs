@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use skopos_model::SplitMix64;
-use skopos_net::lab::{Lab, Topology};
+use skopos_net::lab::Lab;
 use skopos_steer::tiers::TierSpec;
 
 use super::live::Live;
 use super::names::{NODE, POLL, RATES};
 use crate::agent::usage::Meter;
 use crate::child::{Process, finish, not_started, wait_for};
+use crate::ending;
 use crate::outcome::Outcome;
 use crate::programs;
 use crate::scratch::Scratch;
@@ -70,7 +71,7 @@ impl Setting {
                 "[[disk]]\nname = '{name}'\nhost = 'a'\nsize_mb = {size}\nrate_mb = {rate_mb}\nseek_ms = {seek_ms:?}\n"
             );
         }
-        let lab = Lab::up(Topology::parse(&text)?)?;
+        let lab = ending::lab(&text)?;
         let state = memory.dir("state").map_err(|f| f.in_one_line())?;
         for Disk { name, .. } in &DISKS {
             calibrate(&lab.disk(name)?, &state, memory.path())?;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use skopos_model::{SplitMix64, unpoisoned};
 use skopos_steer::tiers::{Engine, Prefetcher};
 
+use crate::ending;
 use crate::outcome::Outcome;
 
 pub(super) const PROCESSES: usize = 4;
@@ -114,6 +115,8 @@ pub(super) fn read_images(
 
 /// Runs a step of all processes side by side, and returns its seconds.
 fn together(work: impl Fn(usize) -> Outcome<()> + Sync) -> Outcome<f64> {
+    // After a signal the engine closes its files before the disks are removed.
+    ending::check()?;
     let failed = Mutex::new(None);
     let begun = Instant::now();
     std::thread::scope(|scope| {

@@ -1,5 +1,7 @@
 //! The benchmarks as a user runs them: short runs, whose reports have the right shape.
 
+mod ending;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -3,7 +3,6 @@
 use std::io::{BufRead as _, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -13,11 +12,9 @@ use skopos_hub::pki::{fingerprint, fingerprint_in, hex, unhex};
 use skopos_node::default_identity_folder;
 use skopos_term::{Failure, Global, Out};
 use skopos_wire::{Authority, Identity, new_key, possession};
-use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// Maximum time for an answer of the hub.
-const TIMEOUT: Duration = Duration::from_secs(30);
+use super::hub_http::{agent, refused};
 
 /// Port of a hub's HTTP listener, by default.
 const PORT: u16 = 7470;
@@ -54,12 +51,6 @@ struct JoinRequest<'a> {
 struct Joined {
     authority: String,
     certificate: String,
-}
-
-#[derive(Deserialize)]
-struct Refused {
-    error: String,
-    hint: Option<String>,
 }
 
 pub(crate) fn run(global: &Global, args: &JoinArgs) -> Result<ExitCode, Failure> {
@@ -134,11 +125,6 @@ fn url_of(hub: &str) -> String {
     }
 }
 
-fn agent(tls: TlsConfig) -> Agent {
-    let config = Agent::config_builder().tls_config(tls).timeout_global(Some(TIMEOUT));
-    config.http_status_as_error(false).proxy(None).build().into()
-}
-
 fn unreachable(url: &str, e: &ureq::Error) -> Failure {
     Failure::new(format!("the hub does not answer at {url}"))
         .because(e)
@@ -181,11 +167,7 @@ fn ask(
         let joined = serde_json::from_slice(&body);
         return joined.map_err(|e| Failure::new("the hub's answer is damaged").because(&e));
     }
-    Err(match serde_json::from_slice::<Refused>(&body) {
-        Ok(Refused { error, hint: Some(hint) }) => Failure::new(error).hint(hint),
-        Ok(Refused { error, hint: None }) => Failure::new(error),
-        Err(_) => Failure::new(format!("the hub answers {status}")),
-    })
+    Err(refused(status, &body))
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub(crate) mod mds;
 pub(crate) mod job;
 mod spark;
 pub(crate) mod trace;
+mod hub_http;
 pub(crate) mod join;
 pub(crate) mod simulate;
 pub(crate) mod calibrate;

@@ -248,6 +248,28 @@ fn a_token_that_is_not_valid_or_for_another_hub_joins_nothing() {
     assert!(!other.path().join("state/pki/identity.pem").exists());
 }
 
+#[test]
+fn a_ranking_is_asked_for_over_https_with_a_token() {
+    let (site, other) = (Site::start(), runtime_dir());
+    let files = [("good", site.token(&["user", "ann"])), ("bad", "0123456789abcdef".to_owned())];
+    for (name, token) in files {
+        std::fs::write(other.path().join(name), token).expect("written");
+    }
+    let (hub, authority) = (format!("https://{}", site.http), site.authority());
+    let authority = ["--authority", authority.to_str().expect("UTF-8")];
+    let ask = |token: &str, more: &[&str]| {
+        let token = other.path().join(token).display().to_string();
+        let words = ["rank", "--profile", "reads", "--hub", &hub, "--token-file", &token];
+        run(other.path(), &[&words[..], more].concat())
+    };
+    let asked = ask("good", &authority);
+    assert!(asked.stderr.contains("no node ranks the profile `reads`"), "{asked:?}");
+    let refused = ask("bad", &authority);
+    assert!(refused.code == 2 && !refused.stderr.contains("no node ranks"), "{refused:?}");
+    let untrusted = ask("good", &[]);
+    assert!(untrusted.stderr.contains("the hub does not answer"), "{untrusted:?}");
+}
+
 /// The matrix: a row for each question, a column for each caller, all of them another user of this machine.
 #[test]
 fn each_caller_gets_what_the_policy_says_over_https() {

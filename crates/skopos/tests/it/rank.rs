@@ -122,6 +122,54 @@ fn a_ranking_is_the_same_in_the_segment_in_sql_by_http_and_by_the_verb() {
 }
 
 #[test]
+fn a_machine_without_an_agent_asks_a_hub_for_a_ranking() {
+    let dir = runtime_dir();
+    let config = configured(dir.path(), CONFIG);
+    let up = Up::start_with(dir, &["--config", &config]);
+    publish(&up.agent, [(9.0, 0.001), (1.0, 0.001), (1.0, 0.004)]);
+    ranked_as(&up.agent, ["n03", "10.0.0.4:9042", "n02"]);
+    let (elsewhere, url) = (runtime_dir(), format!("http://{}", up.at));
+    let ask = |args: &[&str]| {
+        let words = ["rank", "--profile", "reads", "--hub", &url];
+        run(elsewhere.path(), &[&words[..], args].concat())
+    };
+    let mut got = Json::Null;
+    eventually("the hub has the ranking with its reasons", || {
+        let ran = ask(&["--json"]);
+        if ran.code != 0 {
+            return false;
+        }
+        got = ran.json();
+        order(&got) == ["n03", "10.0.0.4:9042", "n02"]
+            && are_known(&got)
+            && got["candidates"][2]["reasons"][0].is_string()
+    });
+    check("rank_hub", &got);
+    assert_eq!(got["node"], "n01");
+    assert_eq!(order(&ask(&["--node", "n01", "--json", "n02"]).json()), ["n02"]);
+    assert!(ask(&["--plain"]).stdout.starts_with("1\tn03\t"));
+    let human = ask(&[]).stdout;
+    assert!(human.contains("ranked by n01") && human.contains("queue +"), "{human}");
+    let token = elsewhere.path().join("token");
+    std::fs::write(&token, "secret").expect("written");
+    let token = token.to_str().expect("UTF-8");
+    for (args, expected) in [
+        (&["n99"][..], "`n99` is not a candidate of `reads`"),
+        (&["--node", "n09"][..], "the node `n09` does not rank the profile `reads`"),
+        (&["--token-file", token][..], "a token is not sent in clear text"),
+    ] {
+        let ran = ask(args);
+        assert!(ran.code == 2 && ran.stderr.contains(expected), "{ran:?}");
+        assert!(ran.stderr.contains("hint:"), "{ran:?}");
+    }
+    let asked = |hub: &str| run(elsewhere.path(), &["rank", "--profile", "reads", "--hub", hub]);
+    assert!(asked("hub1:7470").stderr.contains("is not the URL of a hub"));
+    assert!(asked("http://127.0.0.1:1").stderr.contains("the hub does not answer"));
+    // The parts of a score are with the agent alone.
+    assert_eq!(ask(&["--explain"]).code, 2);
+}
+
+#[test]
 fn requests_for_what_is_not_ranked_have_hints() {
     let dir = runtime_dir();
     let config = configured(dir.path(), CONFIG);

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use crate::archive::report;
 use crate::client::Up;
+use crate::trace::fetched;
 
 /// Starts a hub with thirty tasks of the class `align`, of 100 to 129 MiB.
 fn start() -> Up {
@@ -159,12 +160,14 @@ rule align:
 
 #[test]
 fn snakemake_itself_runs_a_rule_with_the_size() {
-    let program = std::env::var("SKOPOS_TEST_SNAKEMAKE").unwrap_or_else(|_| "snakemake".to_owned());
+    let program = std::env::var_os("SKOPOS_TEST_SNAKEMAKE").map(PathBuf::from);
+    let program = program.or_else(|| fetched("snakemake/bin/snakemake"));
+    let program = program.unwrap_or_else(|| PathBuf::from("snakemake"));
     let mut command = Command::new(&program);
     let found = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {
         println!(
-            "skipped: no snakemake; `pip install snakemake` gets it, SKOPOS_TEST_SNAKEMAKE names it"
+            "skipped: no snakemake; `scripts/setup test` gets it, SKOPOS_TEST_SNAKEMAKE names it"
         );
         return;
     }
@@ -185,29 +188,92 @@ fn snakemake_itself_runs_a_rule_with_the_size() {
     assert_eq!(text.trim(), format!("{size}"));
 }
 
+/// Packages that the launcher of Nextflow opens to it.
+const OPENED: [&str; 17] = [
+    "java.io",
+    "java.lang",
+    "java.net",
+    "java.nio",
+    "java.nio.file.spi",
+    "java.util",
+    "java.util.concurrent.atomic",
+    "java.util.concurrent.locks",
+    "java.util.regex",
+    "jdk.internal.misc",
+    "jdk.internal.vm",
+    "sun.net.www.protocol.file",
+    "sun.net.www.protocol.ftp",
+    "sun.net.www.protocol.http",
+    "sun.net.www.protocol.https",
+    "sun.nio.ch",
+    "sun.nio.fs",
+];
+
+/// Returns the command of Nextflow: that of this machine, or the jars that `scripts/setup test` fetches.
+fn nextflow() -> Option<Command> {
+    if installed(&["nextflow"], "-version").is_some() {
+        return Some(Command::new("nextflow"));
+    }
+    let (jars, java) = (fetched("nextflow/lib")?, installed(&["java"], "-version")?);
+    let mut command = Command::new(java);
+    command.args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]);
+    command.args(OPENED.map(|package| format!("--add-opens=java.base/{package}=ALL-UNNAMED")));
+    command.arg("-cp").arg(jars.join("*")).arg("nextflow.cli.Launcher");
+    Some(command)
+}
+
+const PIPELINE: &str = r#"
+process align {
+    output:
+    stdout
+
+    script:
+    "echo align ${task.memory.toBytes()}"
+}
+
+process other {
+    output:
+    stdout
+
+    script:
+    "echo other ${task.memory.toBytes()}"
+}
+
+workflow {
+    align().view()
+    other().view()
+}
+"#;
+
 #[test]
-fn nextflow_itself_runs_a_process_with_the_size() {
-    if installed(&["nextflow"], "-version").is_none() {
-        println!("skipped: no nextflow; its hook in contrib/nextflow is not tried here");
+fn nextflow_itself_runs_processes_with_their_sizes_by_both_parsers() {
+    if nextflow().is_none() {
+        println!("skipped: no nextflow; `scripts/setup test` fetches it where Maven can");
         return;
     }
     let up = start();
-    let folder = up.agent.path().join("workflow");
-    std::fs::create_dir(&folder).expect("a folder");
-    let script = "process align {\n output: stdout\n script: \"echo ${task.memory.toBytes()}\"\n}\n\
-                  workflow { align() | view }\n";
-    std::fs::write(folder.join("main.nf"), script).expect("written");
-    let config = format!(
-        "includeConfig '{}'\nparams.skopos_hub = 'http://{}'\nparams.skopos_max_risk = 0.1\n",
-        contrib("nextflow/skopos.config").display(),
-        up.at
-    );
-    std::fs::write(folder.join("nextflow.config"), config).expect("written");
-    let mut command = Command::new("nextflow");
-    let ran = command.args(["-q", "run", "main.nf"]).current_dir(&folder).output();
-    let ran = ran.expect("it starts");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
-    let bytes = estimate(&up)["allocation"].as_f64().expect("a number") * 1.1;
-    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
-    assert!(text.contains(&format!("{}", bytes as u64)), "{text}");
+    let size = (estimate(&up)["allocation"].as_f64().expect("a number") * 1.1) as u64;
+    for parser in ["v1", "v2"] {
+        let folder = up.agent.path().join(format!("workflow-{parser}"));
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::write(folder.join("main.nf"), PIPELINE).expect("written");
+        let config = format!(
+            "includeConfig '{}'\nparams.skopos_hub = 'http://{}'\nparams.skopos_max_risk = 0.1\n\
+             params.skopos_otherwise = '64 MB'\n",
+            contrib("nextflow/skopos.config").display(),
+            up.at
+        );
+        std::fs::write(folder.join("nextflow.config"), config).expect("written");
+        let mut command = nextflow().expect("it was there");
+        command.args(["-q", "run", "main.nf"]).current_dir(&folder).stdin(Stdio::null());
+        command.env("NXF_SYNTAX_PARSER", parser).env("NXF_HOME", folder.join("home"));
+        let ran = command.env("NXF_OFFLINE", "true").output().expect("it starts");
+        let said = [ran.stdout, ran.stderr].concat();
+        let text = String::from_utf8_lossy(&said).into_owned();
+        assert!(ran.status.success(), "{parser}: {text}");
+        // The hub knows no other class.
+        for line in [format!("align {size}"), format!("other {}", 64 << 20)] {
+            assert!(text.contains(&line), "{parser}: no `{line}` in {text}");
+        }
+    }
 }

@@ -287,7 +287,7 @@ fn the_traces_of_a_task_are_kept_with_its_job() {
 }
 
 /// Returns a file that `scripts/setup test` fetches or builds.
-fn fetched(name: &str) -> Option<PathBuf> {
+pub(crate) fn fetched(name: &str) -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     let file = cache.join("skopos").join(name);

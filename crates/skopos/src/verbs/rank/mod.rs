@@ -1,5 +1,6 @@
-//! `skopos rank`: the order of candidates, why it is so, and what another profile would have cost.
+//! `skopos rank`: the order of candidates by the agent or from a hub, why it is so, and what another profile would have cost.
 
+mod remote;
 mod show;
 mod report;
 mod replay;

@@ -1,4 +1,4 @@
-//! `skopos rank [CANDIDATE]...`: the last ranking of the agent.
+//! `skopos rank [CANDIDATE]...`: the last ranking of the agent of this machine.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,6 +8,8 @@ use skopos_agent::ask::ranking;
 use skopos_agent::control::{RankPage, RankedCandidate};
 use skopos_model::{Timestamp, duration};
 use skopos_term::{Failure, Global, Out, Style};
+
+use super::remote::{self, HubArgs};
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
@@ -19,9 +21,14 @@ pub(super) struct ShowArgs {
     /// Show the parts of each score, which sum to it
     #[arg(long)]
     explain: bool,
+    #[command(flatten)]
+    remote: HubArgs,
 }
 
 pub(super) fn run(global: &Global, args: &ShowArgs) -> Result<ExitCode, Failure> {
+    if let (Some(url), Some(profile)) = (&args.remote.hub, &args.profile) {
+        return remote::run(global, &args.remote, (url, profile), &args.candidates);
+    }
     let page = ranking(global, args.profile.as_deref(), &args.candidates)?;
     let mut out = Out::new(global.style());
     match out.style {

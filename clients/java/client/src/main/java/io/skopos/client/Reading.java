@@ -4,12 +4,16 @@ package io.skopos.client;
 public final class Reading {
     private final double value;
     private final long time;
-    private final long age;
+    /** The boot time of the last check in ns; 0 if it is unknown. */
+    private final long checked;
 
-    Reading(double value, long time, long age) {
+    private final BootClock clock;
+
+    Reading(double value, long time, long checked, BootClock clock) {
         this.value = value;
         this.time = time;
-        this.age = age;
+        this.checked = checked;
+        this.clock = clock;
     }
 
     /** Returns the value; NaN if the publisher says that it is unknown. */
@@ -22,8 +26,14 @@ public final class Reading {
         return time;
     }
 
-    /** Returns the ns since the publisher last checked the value, by a clock that never steps. */
+    /**
+     * Returns the ns from the last check by the publisher until now, by a clock that never steps; {@link Long#MAX_VALUE} if the
+     * time of one of them is not known. This call reads the clock, a read of a value alone does not.
+     */
     public long ageNanos() {
-        return age;
+        if (checked == 0 || !clock.isKnown()) {
+            return Long.MAX_VALUE;
+        }
+        return Math.max(0, clock.now() - checked);
     }
 }

@@ -57,7 +57,7 @@ public final class Vertex {
                 if (segment.longAcquire(offset) != owner) {
                     return null;
                 }
-                return new Reading(number(bits, meta), time, age(checkedWall, checked, time));
+                return new Reading(number(bits, meta), time, checkedOf(checkedWall, checked, time), segment.clock());
             }
             Thread.onSpinWait();
         }
@@ -79,13 +79,8 @@ public final class Vertex {
         }
     }
 
-    /** Returns the age of the later of the last check and the sample, which a publisher stores first. */
-    private long age(long checkedWall, long checked, long time) {
-        if (checked == 0 || !segment.clock().isKnown()) {
-            // Without a usable boot time no age can be trusted.
-            return Long.MAX_VALUE;
-        }
-        long newer = Math.max(0, time - checkedWall);
-        return Math.max(0, segment.clock().now() - checked - newer);
+    /** Returns the boot time of the later of the last check and the sample, which a publisher stores first; 0 if it is unknown. */
+    private static long checkedOf(long checkedWall, long checked, long time) {
+        return checked == 0 ? 0 : checked + Math.max(0, time - checkedWall);
     }
 }

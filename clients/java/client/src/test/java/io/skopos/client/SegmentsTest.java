@@ -55,6 +55,15 @@ class SegmentsTest {
     }
 
     @Test
+    void the_age_of_a_reading_grows_while_a_program_holds_it() throws InterruptedException {
+        segment.publish(segment.register("n01/a", TestSegment.F64), 1.0, SECOND);
+        Reading reading = Segments.in(folder).find("n01/a").latest();
+        long before = reading.ageNanos();
+        Thread.sleep(1);
+        assertTrue(reading.ageNanos() > before, "age " + before);
+    }
+
+    @Test
     void a_number_of_each_type() {
         int large = segment.register("n01/a", TestSegment.U64);
         int signed = segment.register("n01/b", 2);
