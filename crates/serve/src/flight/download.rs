@@ -629,7 +629,7 @@ pub(super) struct Matching {
 /// Returns the jobs of rows with an id and a run. A condition can be written so that it adds rows of its own.
 ///
 /// # Errors
-/// A row is not one of a job.
+/// A row does not name a job.
 pub(super) fn ids_of(batches: &[RecordBatch]) -> Result<BTreeSet<JobId>, Status> {
     let mut ids = BTreeSet::new();
     for batch in batches {
@@ -641,7 +641,7 @@ pub(super) fn ids_of(batches: &[RecordBatch]) -> Result<BTreeSet<JobId>, Status>
         for (job, run) in jobs.iter().zip(runs.iter()) {
             let run = run.and_then(|run| u32::try_from(run).ok());
             let id = job.zip(run).and_then(|(job, run)| JobId::new(job, run).ok());
-            let odd = || invalid("the condition returned a row that is not one of the table `jobs`");
+            let odd = || invalid("a row of the condition is not in the table `jobs`");
             ids.insert(id.ok_or_else(odd)?);
         }
     }

@@ -143,6 +143,6 @@ fn a_row_that_a_condition_adds_is_refused_and_no_job_is_made_of_it() {
     ] {
         let refused = rows(job, run).expect_err("refused");
         assert_eq!(refused.code(), Code::InvalidArgument, "{job:?} {run:?}");
-        assert!(refused.message().contains("a row that is not one of the table"), "{refused:?}");
+        assert!(refused.message().contains("is not in the table `jobs`"), "{refused:?}");
     }
 }
