@@ -62,6 +62,16 @@ pub struct Proposal {
     unfinished: u64,
     /// Number of those of which the value is not known.
     unknown: u64,
+    /// Parts of the site's jobs that were not read, for people.
+    missing: Vec<String>,
+}
+
+/// The jobs that are records.
+#[derive(Debug, Default)]
+pub(crate) struct JobRecords {
+    pub(crate) found: Records,
+    /// Parts of the site's jobs that were not read, for people, sorted.
+    pub(crate) missing: Vec<String>,
 }
 
 /// The reason why there is no proposal.
@@ -82,6 +92,19 @@ pub enum EstimateError {
         resource: &'static str,
         /// The class.
         class: String,
+    },
+    /// No record was found, and a part of the jobs was not read.
+    #[error(
+        "there is no record of `{resource}` for `{class}` in the jobs that were read, and these lack {}",
+        .missing.join(", ")
+    )]
+    Incomplete {
+        /// The resource.
+        resource: &'static str,
+        /// The class.
+        class: String,
+        /// The parts that were not read, for people.
+        missing: Vec<String>,
     },
     /// The statement about jobs failed.
     #[error(transparent)]
@@ -114,7 +137,7 @@ impl EstimateQuestion {
     /// Answers from what the caller may see.
     ///
     /// # Errors
-    /// There is no record, or records cannot be read.
+    /// There is no record, records cannot be read, or a part of the jobs was not read and the others have no record.
     pub async fn answer(
         self,
         backend: &Backend,
@@ -125,21 +148,35 @@ impl EstimateQuestion {
         if let Some(archive) = archive.filter(|file| file.exists()) {
             let (archive, question) = (archive.to_path_buf(), self.clone());
             // The estimate is made on the thread that reads, which has the place of the caller.
-            let read =
-                move || question.tasks(&archive).map(|found| question.proposal("tasks", &found));
+            let read = move || question.tasks(&archive).map(|found| question.of_tasks(&found));
             let proposal = backend.engine.reading(caller, read).await?;
             if let Some(proposal) = proposal.map_err(EstimateError::Archive)? {
                 return Ok(proposal);
             }
         }
-        let found = self.jobs(&backend.engine, caller, MAX_RECORDS).await?;
-        self.proposal("jobs", &found).ok_or_else(|| EstimateError::NoRecord {
-            resource: self.resource.name,
-            class: self.class.clone(),
-        })
+        self.of_jobs(self.jobs(&backend.engine, caller, MAX_RECORDS).await?)
     }
 
-    fn proposal(&self, source: &'static str, found: &Records) -> Option<Proposal> {
+    fn of_tasks(&self, found: &Records) -> Option<Proposal> {
+        self.proposal("tasks", found, Vec::new())
+    }
+
+    fn of_jobs(&self, jobs: JobRecords) -> Result<Proposal, EstimateError> {
+        let JobRecords { found, missing } = jobs;
+        let (resource, class) = (self.resource.name, self.class.clone());
+        match self.proposal("jobs", &found, missing.clone()) {
+            Some(proposal) => Ok(proposal),
+            None if missing.is_empty() => Err(EstimateError::NoRecord { resource, class }),
+            None => Err(EstimateError::Incomplete { resource, class, missing }),
+        }
+    }
+
+    fn proposal(
+        &self,
+        source: &'static str,
+        found: &Records,
+        missing: Vec<String>,
+    ) -> Option<Proposal> {
         let estimate = estimate_from(&found.evidence, self.minimize, self.max_risk)?;
         Some(Proposal {
             class: self.class.clone(),
@@ -152,6 +189,7 @@ impl EstimateQuestion {
             lower_bounds: found.lower_bounds,
             unfinished: found.unfinished,
             unknown: found.unknown,
+            missing,
         })
     }
 
@@ -172,13 +210,17 @@ impl EstimateQuestion {
         engine: &Engine,
         caller: &Caller,
         most: u32,
-    ) -> Result<Records, Error> {
-        let mut found = self.latest_jobs(engine, caller, ("", most)).await?;
-        if found.records.is_empty() {
+    ) -> Result<JobRecords, Error> {
+        let mut jobs = self.latest_jobs(engine, caller, ("", most)).await?;
+        if jobs.found.records.is_empty() {
             let completed = " AND state = 'completed'";
-            found.add_older(self.latest_jobs(engine, caller, (completed, most)).await?);
+            let older = self.latest_jobs(engine, caller, (completed, most)).await?;
+            jobs.found.add_older(older.found);
+            jobs.missing.extend(older.missing);
         }
-        Ok(found)
+        jobs.missing.sort_unstable();
+        jobs.missing.dedup();
+        Ok(jobs)
     }
 
     /// Reads the latest jobs that meet a further condition.
@@ -187,13 +229,14 @@ impl EstimateQuestion {
         engine: &Engine,
         caller: &Caller,
         (further, most): (&str, u32),
-    ) -> Result<Records, Error> {
+    ) -> Result<JobRecords, Error> {
         let quoted = |text: &str| text.replace('\'', "''");
         let user = self.user.as_ref().map(|user| format!(" AND \"user\" = '{}'", quoted(user)));
+        // The table has this order, so the statement reads no more jobs than it needs.
         let sql = format!(
             "SELECT {} AS amount, wall_seconds AS held, CASE state WHEN 'completed' THEN 0.0 \
              WHEN 'out_of_memory' THEN 1.0 ELSE 2.0 END AS ended, requested_bytes AS requested FROM jobs WHERE application = '{}'{}{further} AND ended_at IS NOT NULL \
-             ORDER BY started_at DESC LIMIT {most}",
+             ORDER BY started_at DESC NULLS LAST LIMIT {most}",
             self.resource.name,
             quoted(&self.class),
             user.unwrap_or_default(),
@@ -216,7 +259,7 @@ impl EstimateQuestion {
         // The oldest first.
         found.records.reverse();
         found.evidence.reverse();
-        Ok(found)
+        Ok(JobRecords { found, missing: answer.missing })
     }
 
     /// Adds a job: its value, its wall time, 0 if it completed and 1 if it ran out of memory, and its requested memory.
@@ -276,7 +319,32 @@ mod tests {
         let found = question.tasks(&path).expect("read");
         assert_eq!(found.evidence.len(), MAX_RECORDS as usize);
         assert_eq!(found.evidence[0].record.value, 1000.0 + f64::from(OLDER));
-        let proposal = question.proposal("tasks", &found).expect("a proposal");
+        let proposal = question.of_tasks(&found).expect("a proposal");
         assert_eq!(proposal.estimate.count, MAX_RECORDS as usize);
+    }
+
+    #[test]
+    fn an_estimate_names_the_jobs_that_it_lacks_and_without_a_record_it_is_not_a_404() {
+        let question = EstimateQuestion::new("solve".to_owned(), "cpu_seconds").expect("known");
+        let jobs = |values: &[f64], missing: &[&str]| {
+            let mut jobs = JobRecords::default();
+            for value in values {
+                let job = [Some(*value), Some(1.0), Some(0.0), None];
+                question.add_job(job, &mut jobs.found);
+            }
+            jobs.missing.extend(missing.iter().map(|part| (*part).to_owned()));
+            question.of_jobs(jobs)
+        };
+        let missing = |values: &[f64], missing: &[&str]| {
+            let proposal = jobs(values, missing).expect("a proposal");
+            serde_json::to_value(proposal).expect("JSON")["missing"].clone()
+        };
+        assert_eq!(missing(&[5.0], &["the copy of hub1"]), json!(["the copy of hub1"]));
+        assert_eq!(missing(&[5.0], &[]), json!([]));
+        let none = jobs(&[], &[]).expect_err("no record");
+        assert!(matches!(none, EstimateError::NoRecord { .. }), "{none}");
+        let lacking = jobs(&[], &["the copy of hub1"]).expect_err("no record");
+        assert!(matches!(lacking, EstimateError::Incomplete { .. }), "{lacking}");
+        assert!(lacking.to_string().contains("the copy of hub1"), "{lacking}");
     }
 }

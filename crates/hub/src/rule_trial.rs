@@ -194,9 +194,8 @@ async fn read(
             "SELECT {COLUMNS} FROM {table} {joint} topic IN ({names}) ORDER BY topic, time"
         );
         let answer = ask(sql).await?;
-        if !answer.missing.is_empty() {
-            let error = format!("the history of {} is missing", answer.missing.join(", "));
-            return Err(Failure::new(error));
+        if let Some(reason) = answer.partial_reason() {
+            return Err(Failure::new(reason));
         }
         answer.batches.iter().for_each(|batch| past.add(batch));
     }

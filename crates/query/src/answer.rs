@@ -27,8 +27,8 @@ pub struct Answer {
     pub batches: Vec<RecordBatch>,
     /// The way in which the engine found them.
     pub way: Way,
-    /// Names of nodes that sent none or only a part of the history that they were asked for, sorted.
-    /// The answer lacks their samples.
+    /// Parts that the answer lacks, for people, sorted: names of nodes that sent none or only a part of the history that
+    /// they were asked for, damaged files, and parts of tables.
     pub missing: Vec<String>,
     pub(crate) permit: Option<Arc<Permit>>,
 }
@@ -50,6 +50,12 @@ impl Answer {
     /// All answers together hold too much.
     pub fn hold(&self, bytes: usize) -> Result<(), Error> {
         self.permit.as_ref().map_or(Ok(()), |permit| permit.hold(bytes))
+    }
+
+    /// Returns the reason why nothing can be decided by the answer, which names the parts that it lacks; `None` if it is whole.
+    pub fn partial_reason(&self) -> Option<String> {
+        let names = self.missing.join(", ");
+        (!self.missing.is_empty()).then(|| format!("the answer is partial; missing: {names}"))
     }
 
     /// Returns true if the answer counts until it is dropped: it is to be sent within a time.

@@ -18,6 +18,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName};
+use skopos_access::is_loopback;
 use skopos_hub::jobs::{PlacedRecord, RecordSum, records_of};
 use skopos_term::Failure;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -386,10 +387,9 @@ impl Connector {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = port.parse().map_err(|_| wrong())?;
         // A token in clear text could be read on the way.
-        let is_near = ["127.0.0.1", "::1", "localhost"].contains(&host.as_str());
-        if address.token.is_some() && !is_secure && !is_near {
-            return Err(Failure::new("a token is not sent in clear text")
-                .hint("use the scheme `grpc+tls`, with `--authority FILE`"));
+        if address.token.is_some() && !is_secure && !is_loopback(&host) {
+            let hint = "use the scheme `grpc+tls`, with `--authority FILE`, or an address of the loopback, such as 127.0.0.1";
+            return Err(Failure::new("a token is not sent in clear text").hint(hint));
         }
         let tls = match is_secure {
             true => Some(tls(address.authority.as_deref())?),
@@ -580,6 +580,7 @@ mod tests {
             ("grpc://127.0.0.1", None, "not the URL"),
             ("grpc://127.0.0.1:70000", None, "not the URL"),
             ("grpc://hub1.example:7471", Some("t"), "not sent in clear text"),
+            ("grpc://localhost:7471", Some("t"), "not sent in clear text"),
             ("grpc+tls://hub1.example:7471", Some("t"), "authority is needed"),
         ] {
             let why = check(url, token).expect_err("refused");

@@ -1,6 +1,5 @@
 //! The configuration of a bucket: `[hub.jobs.s3]`, or that of the hub that this one helps.
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use object_store::aws::AmazonS3Builder;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use serde::Deserialize;
+use skopos_access::is_loopback;
 use thiserror::Error;
 
 use super::disk::Bucket;
@@ -147,7 +147,9 @@ impl BucketConfig {
         }
         match endpoint.split_once("://") {
             Some(("https", host)) if !host.is_empty() => Ok(()),
-            Some(("http", host)) if is_loopback(host) => Ok(()),
+            Some(("http", rest)) if is_loopback(rest.split('/').next().unwrap_or_default()) => {
+                Ok(())
+            }
             Some(("http", _)) => {
                 let why = "only a server at an address of the loopback is reached without TLS; \
                            use https";
@@ -156,16 +158,6 @@ impl BucketConfig {
             _ => refused("endpoint", endpoint, "it begins with https://"),
         }
     }
-}
-
-/// Returns true if a host with its port is an address of the loopback.
-fn is_loopback(host: &str) -> bool {
-    let host = host.split('/').next().unwrap_or_default();
-    let address = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

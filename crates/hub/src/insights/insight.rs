@@ -189,8 +189,8 @@ impl HubInsight {
 
 /// Returns the one number of an answer, or the reason why there is none.
 fn number(answer: &Answer) -> Result<f64, String> {
-    if !answer.missing.is_empty() {
-        return Err(format!("the history of {} is missing", answer.missing.join(", ")));
+    if let Some(reason) = answer.partial_reason() {
+        return Err(reason);
     }
     let (rows, columns) = (answer.rows(), answer.schema.fields().len());
     if columns != 1 || rows > 1 {

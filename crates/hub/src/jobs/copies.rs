@@ -218,12 +218,15 @@ impl Kept {
     fn followed(&self, hub: &str, storage: u64) -> Result<Arc<OpenCopy>, CopyError> {
         self.open_all();
         let _opening = unpoisoned(self.opening.lock());
-        let mut all = unpoisoned(self.open.lock());
-        if let Some(open) = all.get(hub).filter(|open| open.storage == storage) {
-            return Ok(open.clone());
+        let open = unpoisoned(self.open.lock()).get(hub).cloned();
+        if let Some(open) = open.filter(|open| open.storage == storage) {
+            return Ok(open);
         }
-        // A person has removed the others, or promoted them.
-        all.retain(|_, open| open.is_followed() || open.folder.exists());
+        // A person has removed these, or promoted them. A file system that hangs here must not stop questions.
+        let is_gone = |open: &Arc<OpenCopy>| (!open.folder.exists()).then(|| open.hub.clone());
+        let gone: BTreeSet<String> = self.all().iter().filter_map(is_gone).collect();
+        let mut all = unpoisoned(self.open.lock());
+        all.retain(|hub, open| open.is_followed() || !gone.contains(hub));
         if all.len() >= MAX_COPIES && !all.contains_key(hub) {
             let why = format!(
                 "this hub keeps the copies of {MAX_COPIES} hubs already; promote or remove one of them"
@@ -243,9 +246,9 @@ impl Kept {
         Ok(open)
     }
 
-    /// Opens the copies that an earlier process has kept. Blocks.
+    /// Opens the copies that an earlier process has kept. Blocks. If the opening panics, the next call continues it.
     fn open_all(&self) {
-        self.opened.call_once(|| {
+        self.opened.call_once_force(|_| {
             let mut names = self.names();
             let further = names.split_off(names.len().min(MAX_COPIES));
             if !further.is_empty() {
@@ -257,6 +260,9 @@ impl Kept {
             unpoisoned(self.unread.lock()).extend(further);
             for hub in names {
                 let _opening = unpoisoned(self.opening.lock());
+                if unpoisoned(self.open.lock()).contains_key(&hub) {
+                    continue;
+                }
                 match self.kept(&hub) {
                     Ok(open) => {
                         let open = open.map(|open| (hub, Arc::new(open)));
@@ -471,6 +477,32 @@ mod tests {
         let shown = || copies.shown(None);
         assert_eq!((shown().jobs.len(), shown().failed), (0, vec![]), "no question waits");
         eventually("an earlier process has kept it", || shown().jobs.len() == 1);
+    }
+
+    #[test]
+    fn an_opening_that_panicked_is_done_by_the_next_question() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let jobs = folder.path().join("jobs");
+        let copies = || Copies::new(Some(&jobs), "s", &JobsLimits::default());
+        let earlier = copies();
+        for hub in ["hub1", "hub2"] {
+            drop(begin(&earlier, &node(hub, true), (hub, "s"), 7).expect("begun"));
+        }
+        drop(earlier);
+        let copies = copies();
+        let kept = copies.0.clone();
+        // The first of the copies is open when the thread panics.
+        let open = move || {
+            kept.opened.call_once(|| {
+                let open = kept.kept("hub1").expect("opened").map(Arc::new);
+                unpoisoned(kept.open.lock()).extend(open.map(|open| ("hub1".to_owned(), open)));
+                panic!("the opening fails");
+            });
+        };
+        std::thread::spawn(open).join().expect_err("a panic");
+        eventually("both are shown", || copies.shown(None).jobs.len() == 2);
+        assert_eq!(copies.shown(None).missing(), [""; 0]);
+        begin(&copies, &node("hub2", true), ("hub2", "s"), 7).expect("begun");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use skopos_query::{Engine, Limits};
 use skopos_shm::{Publisher, VertexSpec, VertexWriter, boottime, now};
 use skopos_steer::rule::{Due, Event, MAX_SUBJECTS, Moment, Row, Tracker};
 use skopos_store::journal::{MAX_ENTRY_BYTES, MAX_LOG_BYTES};
-use skopos_term::Failure;
+use skopos_term::{Failure, tell};
 use tokio::runtime::Handle;
 
 use super::history::{History, RuleRecord, room_for};
@@ -91,7 +91,12 @@ impl Evaluator {
                 record.restore(moment, &mut rule.tracker);
             }
         });
-        read.map_err(|e| Failure::new("the history of rules cannot be read").because(&e))?;
+        let lost =
+            read.map_err(|e| Failure::new("the history of rules cannot be read").because(&e))?;
+        if lost > 0 {
+            let why = "subjects may be in an earlier state";
+            tell(format!("warning: {lost} entries of the history of rules are damaged: {why}"));
+        }
         Ok(Self { engine, runtime, publisher, history, queue, rules })
     }
 
@@ -157,7 +162,8 @@ impl Evaluator {
     /// Records events, then hands their actions on: an action is known to the history before it is done.
     fn note(&mut self, at: usize, moment: Moment, events: Vec<Event>) {
         let state = self.rules[at].state.clone();
-        let is_published = matches!(state.config.action, Action::Publish(_));
+        let is_published =
+            matches!(state.config.action, Action::Publish(_)) && !state.config.dry_run;
         let record = |event| RuleRecord::of_event(&state.config.name, event, is_published);
         if is_published {
             let tracker = &mut self.rules[at].tracker;

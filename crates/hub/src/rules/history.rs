@@ -242,11 +242,12 @@ impl History {
         let logs = unpoisoned(self.written.lock()).journal.logs();
         let mut lost = 0;
         for file in logs {
-            lost += Journal::read(&file, &mut |bytes| {
-                if let Ok(record) = serde_json::from_slice(bytes) {
-                    visit(record);
-                }
+            let mut odd = 0;
+            lost += Journal::read(&file, &mut |bytes| match serde_json::from_slice(bytes) {
+                Ok(record) => visit(record),
+                Err(_) => odd += 1,
             })?;
+            lost += odd;
         }
         Ok(lost)
     }
@@ -287,6 +288,23 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_that_cannot_be_read_counts_as_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let history = History::open(folder.path()).expect("a history");
+        let record = RuleRecord { rule: "full".to_owned(), ..RuleRecord::default() };
+        let records = [record];
+        assert_eq!(history.append(&records), 0);
+        {
+            let mut written = unpoisoned(history.written.lock());
+            assert!(written.journal.append(b"not JSON", now()).expect("appended"));
+            written.journal.commit().expect("written");
+        }
+        let mut read = Vec::new();
+        assert_eq!(history.read(&mut |record| read.push(record)).expect("read"), 1);
+        assert_eq!(read, records);
+    }
 
     #[test]
     fn a_rule_with_many_subjects_leaves_room_for_the_copies_of_others() {

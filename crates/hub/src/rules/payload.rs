@@ -9,7 +9,8 @@ use skopos_steer::rule::Event;
 pub(super) struct Payload<'a> {
     version: u32,
     site: &'a str,
-    rule: &'a str,
+    /// Name of the rule.
+    pub(super) rule: &'a str,
     event: &'static str,
     subject: &'a str,
     firing: bool,

@@ -1,7 +1,7 @@
 //! The queue of actions that are due. Threads of its own do them, so that an action that hangs delays neither evaluations
 //! nor, while there are other threads, other rules.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use skopos_model::unpoisoned;
 use skopos_steer::rule::Event;
 
+use super::command::Unended;
 use super::history::{History, Outcome, RuleRecord};
 use super::payload::Payload;
 use super::state::{ActionOutcome, RuleCounts, RuleState};
@@ -20,7 +21,7 @@ use crate::config::{Action, Webhook};
 /// Number of actions at one time.
 const THREADS: usize = 4;
 
-/// Most actions that wait. More come only if servers hang; the rules' own limits keep to less.
+/// Most actions that wait, of all rules: a begin or an end of each subject of one rule. Each has a row of some kilobytes.
 const MAX_WAITING: usize = 1024;
 
 /// Pauses between the attempts of a webhook: it is tried three times.
@@ -43,6 +44,7 @@ pub(super) struct Queue {
     changed: Condvar,
     stop: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    unended: Unended,
 }
 
 #[derive(Default)]
@@ -54,20 +56,29 @@ struct Waiting {
     threads: usize,
 }
 
+impl Waiting {
+    /// Removes the latest action of the rule that has the most.
+    fn drop_one(&mut self) -> Option<Job> {
+        let at = {
+            let mut numbers = HashMap::new();
+            for job in &self.jobs {
+                *numbers.entry(job.rule.config.name.as_str()).or_insert(0_usize) += 1;
+            }
+            let most = numbers.values().max()?;
+            let has_most = |job: &Job| numbers.get(job.rule.config.name.as_str()) == Some(most);
+            self.jobs.iter().rposition(has_most)?
+        };
+        self.jobs.remove(at)
+    }
+}
+
 impl Queue {
     /// Starts the threads.
     ///
     /// # Errors
     /// No thread can be started.
     pub(super) fn start(history: Arc<History>, site: &str) -> std::io::Result<Arc<Self>> {
-        let queue = Arc::new(Self {
-            site: site.to_owned(),
-            history,
-            waiting: Mutex::default(),
-            changed: Condvar::new(),
-            stop: AtomicBool::new(false),
-            threads: Mutex::default(),
-        });
+        let queue = Arc::new(Self::new(history, site));
         for _ in 0..THREADS {
             let worker = queue.clone();
             let thread = std::thread::Builder::new().name("rule-action".to_owned());
@@ -78,18 +89,32 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Appends the action of an event. If too many wait, it counts as failed.
+    /// Returns a queue without threads.
+    fn new(history: Arc<History>, site: &str) -> Self {
+        Self {
+            site: site.to_owned(),
+            history,
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+            stop: AtomicBool::new(false),
+            threads: Mutex::default(),
+            unended: Unended::default(),
+        }
+    }
+
+    /// Appends the action of an event. If too many wait then, the latest one of the rule that has the most is dropped, and counts
+    /// as failed, so that a rule whose actions hang leaves room to the others.
     pub(super) fn put(&self, rule: &Arc<RuleState>, event: Event) {
         let mut waiting = unpoisoned(self.waiting.lock());
-        if waiting.jobs.len() >= MAX_WAITING {
-            drop(waiting);
-            let why = format!("{MAX_WAITING} actions wait already");
-            self.note(rule, &event, &Outcome::Failed(why), 0);
-            return;
-        }
         waiting.jobs.push_back(Job { rule: rule.clone(), event });
+        let is_full = waiting.jobs.len() > MAX_WAITING;
+        let dropped = if is_full { waiting.drop_one() } else { None };
         drop(waiting);
         self.changed.notify_all();
+        if let Some(Job { rule, event }) = dropped {
+            let why = format!("{MAX_WAITING} actions wait already, most of them of this rule");
+            self.note(&rule, &event, &Outcome::Failed(why), 0);
+        }
     }
 
     /// Ends the threads, and programs that run. A request that waits for a server ends by itself, with no effect here. Actions
@@ -149,11 +174,13 @@ impl Queue {
                 Some(sent) => sent,
                 None => return,
             },
-            Action::Command(command) => match command::run(command, &payload, &self.stop) {
-                Some(Ok(())) => (Outcome::Done, 1),
-                Some(Err(why)) => (Outcome::Failed(why), 1),
-                None => return,
-            },
+            Action::Command(command) => {
+                match command::run(command, &payload, (&self.stop, &self.unended)) {
+                    Some(Ok(())) => (Outcome::Done, 1),
+                    Some(Err(why)) => (Outcome::Failed(why), 1),
+                    None => return,
+                }
+            }
             // The evaluator publishes.
             Action::Publish(_) => return,
         };
@@ -196,5 +223,58 @@ impl Queue {
         rule.report(ActionOutcome { subject: event.subject.clone(), event: event.at, is_done });
         let record = RuleRecord::of_action(&rule.config.name, event, outcome, attempts);
         rule.lose(self.history.append(&[record]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+    use skopos_model::Timestamp;
+    use skopos_steer::rule::{Due, Kind};
+
+    use super::*;
+    use crate::config::rules_of;
+
+    fn rule(name: &str) -> Arc<RuleState> {
+        let then = "then = { command = [\"/bin/true\"] }";
+        let text = format!("[[rule]]\nname = \"{name}\"\nwhen = \"SELECT 1\"\n{then}");
+        let rules = rules_of(&text, None).expect("a rule");
+        Arc::new(RuleState::new(rules[0].clone()))
+    }
+
+    fn event(subject: usize) -> Event {
+        Event {
+            at: Timestamp::default(),
+            kind: Kind::Resolved,
+            subject: subject.to_string(),
+            since: Timestamp::default(),
+            is_firing: false,
+            due: Due::Now,
+            values: Map::new(),
+            reason: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_rule_that_fills_the_queue_leaves_room_to_the_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let history = Arc::new(History::open(folder.path()).expect("a history"));
+        let queue = Queue::new(history, "site");
+        let (busy, quiet) = (rule("busy"), rule("quiet"));
+        (0..MAX_WAITING).for_each(|subject| queue.put(&busy, event(subject)));
+        let failed =
+            || [&busy, &quiet].map(|rule| rule.counts.failed_actions.load(Ordering::Relaxed));
+        assert_eq!(failed(), [0, 0], "a rule has all of the queue if no other one needs it");
+        queue.put(&quiet, event(0));
+        assert_eq!(failed(), [1, 0]);
+        queue.put(&busy, event(MAX_WAITING));
+        assert_eq!(failed(), [2, 0]);
+        let dropped = busy.take_outcomes().into_iter().map(|outcome| outcome.subject);
+        let expected = [MAX_WAITING - 1, MAX_WAITING].map(|subject| subject.to_string());
+        assert_eq!(dropped.collect::<Vec<_>>(), expected);
+        let waiting = unpoisoned(queue.waiting.lock());
+        let is_quiet = |job: &&Job| job.rule.config.name == "quiet";
+        assert_eq!(waiting.jobs.iter().filter(is_quiet).count(), 1);
+        assert_eq!(waiting.jobs.len(), MAX_WAITING);
     }
 }

@@ -16,8 +16,8 @@ pub(crate) struct RuleState {
     pub(crate) config: RuleConfig,
     pub(crate) counts: RuleCounts,
     last: Mutex<LastEvaluation>,
-    /// Outcomes that the evaluator has not taken yet: of the actions that the queue had room for, and of those of one step for
-    /// which it had none.
+    /// Outcomes that the evaluator has not taken yet: of the actions that waited in the queue, and of those of one step for which it
+    /// had no room.
     outcomes: Mutex<Vec<ActionOutcome>>,
 }
 

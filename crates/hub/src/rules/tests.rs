@@ -532,6 +532,17 @@ fn a_dry_run_does_nothing_and_says_what_was_due() {
 }
 
 #[test]
+fn a_dry_run_publishes_nothing_and_says_that_it_was_due() {
+    let site = Site::new();
+    let rule = "name = \"dry\"\ndry_run = true\nthen = { publish = \"app/full\" }";
+    let (_rules, place) = site.start(&[rule]);
+    site.world.set("n01/fs/a/free_ratio", 0.0);
+    recorded(&place, "dry", "action", "dry_run");
+    assert_eq!(lines(&place), ["dry firing due", "dry action dry_run"]);
+    assert_eq!(place.rules()[0].counts.done.load(Ordering::Relaxed), 0);
+}
+
+#[test]
 #[should_panic(expected = "the folder cannot be made")]
 fn a_start_that_fails_ends_its_test_with_the_reason() {
     let site = Site::new();

@@ -58,13 +58,40 @@ pub(super) fn send(webhook: &Webhook, body: &[u8]) -> Sent {
 
 /// Reads a token.
 fn token(file: &Path) -> Result<String, String> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let read = std::fs::File::open(file)
-        .and_then(|opened| opened.take(MAX_TOKEN_BYTES).read_to_string(&mut text));
-    read.map_err(|e| format!("the token in {} cannot be read: {e}", file.display()))?;
-    let token = text.trim();
+        .and_then(|opened| opened.take(MAX_TOKEN_BYTES + 1).read_to_end(&mut bytes));
+    let read = read.map_err(|e| format!("the token in {} cannot be read: {e}", file.display()))?;
+    if read as u64 > MAX_TOKEN_BYTES {
+        let file = file.display();
+        return Err(format!("{file} has more than {MAX_TOKEN_BYTES} bytes; a token is shorter"));
+    }
+    let token = str::from_utf8(&bytes).unwrap_or_default().trim();
     match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(token.to_owned()),
         false => Err(format!("{} does not have a token on one line", file.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_sent_whole_or_refused() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("token");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).expect("written");
+            token(&file)
+        };
+        let longest = "t".repeat(MAX_TOKEN_BYTES as usize);
+        assert_eq!(read(longest.as_bytes()), Ok(longest.clone()));
+        let too_long = read(format!("{longest}t").as_bytes());
+        assert!(too_long.is_err_and(|why| why.contains("more than 8192 bytes")));
+        assert_eq!(read(b" t0ken\n"), Ok("t0ken".to_owned()));
+        for odd in [b"".as_slice(), b"a b", b"a\nb", b"\xff"] {
+            assert!(read(odd).is_err_and(|why| why.contains("on one line")), "{odd:?}");
+        }
     }
 }

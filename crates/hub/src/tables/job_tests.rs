@@ -690,7 +690,7 @@ fn jobs_that_completed_before_a_row_of_failures_are_still_records_of_an_estimate
     }
     let question = EstimateQuestion::new("solve".to_owned(), "memory").expect("a resource");
     let evidence = |most| {
-        let found = block_on(question.jobs(&engine, &Caller::Owner, most)).expect("read");
+        let found = block_on(question.jobs(&engine, &Caller::Owner, most)).expect("read").found;
         let all = found.evidence.iter().map(|one| (one.record.value, one.is_censored));
         (all.collect::<Vec<_>>(), found.records.len(), found.unfinished)
     };
@@ -699,4 +699,64 @@ fn jobs_that_completed_before_a_row_of_failures_are_still_records_of_an_estimate
     assert_eq!(evidence(3), (older, 2, 3));
     let latest = [vec![(31.0, false)], vec![ended_by_limit; 5]].concat();
     assert_eq!(evidence(6), (latest, 1, 5), "the older one does not count");
+}
+
+#[test]
+fn an_estimate_reads_few_of_the_jobs_of_an_application() {
+    const JOBS: i64 = 3000;
+    const BEGIN: i64 = 1_000_000_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = place(folder.path());
+    let (jobs, engine) = (place.open().expect("opened"), engine(&place));
+    let start = |at: i64| json!({"application": "solve", "start_seconds": BEGIN + at});
+    let starts = (0..JOBS).map(|at| (at, Kind::Start, start(at)));
+    let end = |at: i64| {
+        json!({"state": "completed", "end_seconds": BEGIN + at + 5,
+               "used": {"resident_bytes_max": 30.0, "wall_seconds": 5.0}})
+    };
+    let ends = (JOBS - 3..JOBS).map(|at| (at, Kind::End, end(at)));
+    for (sequence, (at, kind, content)) in (0..).zip(starts.chain(ends)) {
+        let (job, content) = (format!("solve/{at}"), content.to_string());
+        store(&jobs, &Caller::Owner, (job.as_str(), kind), content.as_bytes(), sequence)
+            .expect("stored");
+    }
+    let count = |condition: &str| {
+        let sql = format!("SELECT count(*) FROM jobs WHERE {condition}");
+        rows_for(&engine, &Caller::Owner, &sql).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let begun = std::time::Instant::now();
+    while count("started_at IS NOT NULL") != [JOBS.to_string()]
+        || count("state = 'completed'") != ["3"]
+    {
+        assert!(begun.elapsed().as_secs() < 180, "gave up waiting for the jobs");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let (name, role) = ("scheduler".to_owned(), Role::Admin);
+    let scheduler = Caller::User(User { name, role, ..User::default() });
+    let question = EstimateQuestion::new("solve".to_owned(), "memory").expect("a resource");
+    let answer = block_on(question.jobs(&engine, &scheduler, 3)).expect("read");
+    assert_eq!((answer.found.records.len(), answer.missing.len()), (3, 0));
+    let mut read = 0;
+    jobs.log_of_reads(&Caller::Owner, &mut |entry| {
+        if entry.user == "scheduler" {
+            read += entry.jobs;
+        }
+    })
+    .expect("read");
+    assert!((3..JOBS as u64 / 2).contains(&read), "{read} jobs were read for three");
+}
+
+#[test]
+fn an_estimate_names_the_copy_that_cannot_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("replicas/hub1");
+    std::fs::create_dir_all(&copy).expect("a folder");
+    std::fs::write(copy.join("replica"), "torn").expect("written");
+    let place = place(folder.path());
+    let question = EstimateQuestion::new("solve".to_owned(), "memory").expect("a resource");
+    let answer = block_on(question.jobs(&engine(&place), &Caller::Owner, 3)).expect("read");
+    // Both statements lack it, and the answer names it once, or twice if the hub has tried to read it between them.
+    let lacks = "the copy of the jobs of hub1, which ";
+    assert!(answer.missing.iter().all(|part| part.starts_with(lacks)), "{:?}", answer.missing);
+    assert!(matches!(answer.missing.len(), 1 | 2), "{:?}", answer.missing);
 }

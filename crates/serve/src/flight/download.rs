@@ -23,7 +23,7 @@ use skopos_hub::jobs::{
 };
 use skopos_model::job::{JobId, Kind};
 use skopos_model::unpoisoned;
-use skopos_query::arrow::array::{Array as _, AsArray as _, RecordBatch};
+use skopos_query::arrow::array::{AsArray as _, RecordBatch};
 use skopos_query::arrow::datatypes::Int64Type;
 use skopos_query::{Engine, Limits};
 use skopos_wire::{Identity, TicketSigner};
@@ -427,19 +427,7 @@ impl Inner {
         );
         let answer = async { self.engine.planned(caller, &sql, &LIMITS).await?.collect().await };
         let answer = answer.await.map_err(|e| status::of(&e))?;
-        let mut ids = BTreeSet::new();
-        for batch in &answer.batches {
-            let jobs = batch.columns().first().and_then(|c| c.as_string_opt::<i32>());
-            let runs = batch.columns().get(1).and_then(|c| c.as_primitive_opt::<Int64Type>());
-            let (Some(jobs), Some(runs)) = (jobs, runs) else {
-                return Err(invalid("the condition is not one on the table `jobs`"));
-            };
-            for row in 0..jobs.len() {
-                let run = u32::try_from(runs.value(row)).unwrap_or(u32::MAX);
-                ids.extend(JobId::new(jobs.value(row), run));
-            }
-        }
-        Ok(Matching { ids, missing: answer.missing })
+        Ok(Matching { ids: ids_of(&answer.batches)?, missing: answer.missing })
     }
 
     /// Answers where jobs lie. `matching` are those that pass the condition of the command.
@@ -636,6 +624,28 @@ pub(super) struct Matching {
     pub(super) ids: BTreeSet<JobId>,
     /// Parts of the site's jobs to which the condition was not applied, for people.
     pub(super) missing: Vec<String>,
+}
+
+/// Returns the jobs of rows with an id and a run. A condition can be written so that it adds rows of its own.
+///
+/// # Errors
+/// A row does not name a job.
+pub(super) fn ids_of(batches: &[RecordBatch]) -> Result<BTreeSet<JobId>, Status> {
+    let mut ids = BTreeSet::new();
+    for batch in batches {
+        let jobs = batch.columns().first().and_then(|c| c.as_string_opt::<i32>());
+        let runs = batch.columns().get(1).and_then(|c| c.as_primitive_opt::<Int64Type>());
+        let (Some(jobs), Some(runs)) = (jobs, runs) else {
+            return Err(invalid("the condition is not one on the table `jobs`"));
+        };
+        for (job, run) in jobs.iter().zip(runs.iter()) {
+            let run = run.and_then(|run| u32::try_from(run).ok());
+            let id = job.zip(run).and_then(|(job, run)| JobId::new(job, run).ok());
+            let odd = || invalid("a row of the condition is not in the table `jobs`");
+            ids.insert(id.ok_or_else(odd)?);
+        }
+    }
+    Ok(ids)
 }
 
 /// The places of jobs in each source, and the last of these jobs if others follow.

@@ -10,10 +10,11 @@ use skopos_hub::counts::Counts;
 use skopos_hub::jobs::{JobsPlace, JobsSettings};
 use skopos_model::Timestamp;
 use skopos_model::job::{JobId, JobRecord, Kind};
+use skopos_query::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use skopos_query::{Described, Engine, Node, Registry, Row, Source, Wanted};
 use tonic::Code;
 
-use super::download::{Downloads, Matching};
+use super::download::{Downloads, Matching, ids_of};
 use crate::downloads::{JobName, PlacesCommand, PlacesMetadata, VERSION};
 
 /// Time that ends a test which hangs.
@@ -120,5 +121,28 @@ fn an_answer_that_lacks_parts_is_refused_unless_the_client_takes_it() {
         let metadata: PlacesMetadata = serde_json::from_slice(&metadata).expect("metadata");
         assert_eq!((metadata.jobs, metadata.missing.len()), (1, 1));
         assert!(metadata.missing[0].starts_with(lacks), "{:?}", metadata.missing);
+    }
+}
+
+#[test]
+fn a_row_that_a_condition_adds_is_refused_and_no_job_is_made_of_it() {
+    let rows = |job: Option<&str>, run: Option<i64>| {
+        let jobs: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), job]));
+        let runs: ArrayRef = Arc::new(Int64Array::from(vec![Some(0), run]));
+        let columns = [("job", jobs, true), ("generation", runs, true)];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).expect("a batch");
+        ids_of(&[batch]).map(|ids| ids.len())
+    };
+    assert_eq!(rows(Some("b"), Some(i64::from(u32::MAX))).expect("jobs"), 2);
+    for (job, run) in [
+        (Some("b"), None),
+        (Some("b"), Some(-1)),
+        (Some("b"), Some(i64::from(u32::MAX) + 1)),
+        (None, Some(0)),
+        (Some(""), Some(0)),
+    ] {
+        let refused = rows(job, run).expect_err("refused");
+        assert_eq!(refused.code(), Code::InvalidArgument, "{job:?} {run:?}");
+        assert!(refused.message().contains("is not in the table `jobs`"), "{refused:?}");
     }
 }

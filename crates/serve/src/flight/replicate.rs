@@ -1,13 +1,13 @@
 //! Sends the jobs of this hub to its replica, over Flight: a stream of `DoPut` that is opened again when it ends.
 
 use std::collections::VecDeque;
-use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::{FlightData, FlightDescriptor, PutResult};
 use futures_util::stream;
+use skopos_access::is_loopback;
 use skopos_hub::jobs::replica::Reply;
 use skopos_hub::jobs::{JobsPlace, Replicating};
 use skopos_term::{Failure, tell};
@@ -56,7 +56,7 @@ impl ReplicaTask {
     /// Sends the jobs of `place` to the Flight listener at `address`. With `is_insecure` it needs no certificate.
     ///
     /// # Errors
-    /// Fails if the address is one of the network, and this hub has no certificate.
+    /// The address is not one of the loopback, and this hub has no certificate.
     pub(crate) fn start(
         address: &str,
         (identity, is_insecure): (Option<Arc<Identity>>, bool),
@@ -66,9 +66,8 @@ impl ReplicaTask {
         let identity = identity.filter(|_| !is_insecure);
         if identity.is_none() && !is_insecure && !is_loopback(address) {
             let text = format!("jobs would go to the replica {address} in clear text");
-            return Err(Failure::new(text).hint(
-                "make certificates with `skopos pki init`; on a network of friends add --insecure",
-            ));
+            let hint = "make certificates with `skopos pki init`; on this machine write 127.0.0.1; on a network of friends add --insecure";
+            return Err(Failure::new(text).hint(hint));
         }
         let scheme = if identity.is_some() { "grpc+tls" } else { "grpc" };
         place.expect_replica(format!("{scheme}://{address}"));
@@ -79,12 +78,6 @@ impl ReplicaTask {
         let task = Task { address: address.to_owned(), hub, identity, place, warned: None };
         Ok(Self(runtime.spawn(task.run())))
     }
-}
-
-/// Returns true if an address is one of this machine.
-pub(super) fn is_loopback(address: &str) -> bool {
-    let mut found = address.to_socket_addrs().into_iter().flatten().peekable();
-    found.peek().is_some() && found.all(|at| at.ip().to_canonical().is_loopback())
 }
 
 struct Task {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
-use skopos_access::{Action, Caller, may};
+use skopos_access::{Action, Caller, is_loopback, may};
 use skopos_query::{Engine, HubChannel, Hubs};
 use skopos_term::{Failure, tell};
 use skopos_wire::Identity;
@@ -23,7 +23,6 @@ use tonic::server::NamedService;
 use tonic::transport::{Channel, Endpoint};
 
 use super::dial::Dial;
-use super::replicate::is_loopback;
 use super::status;
 
 /// Time in which a hub must accept a connection to take part in a statement.
@@ -103,7 +102,7 @@ impl OtherHubs {
     /// Returns the hubs at these URLs. With `is_insecure` they need no certificate.
     ///
     /// # Errors
-    /// An address is one of the network, and this hub has no certificate.
+    /// An address is not one of the loopback, and this hub has no certificate.
     pub(crate) fn new(
         urls: &[String],
         (identity, is_insecure): (Option<Arc<Identity>>, bool),
@@ -117,7 +116,7 @@ impl OtherHubs {
             let address = url.rsplit_once('/').map_or(&**url, |(_, address)| address);
             if identity.is_none() && !is_insecure && !is_loopback(address) {
                 let text = format!("values of jobs would come from {address} in clear text");
-                let hint = "make certificates with `skopos pki init`; on a network of friends add --insecure";
+                let hint = "make certificates with `skopos pki init`; on this machine write 127.0.0.1; on a network of friends add --insecure";
                 return Err(Failure::new(text).hint(hint));
             }
             let wrong = |e| Failure::new(format!("{url} is not an address")).because(&e);
@@ -200,6 +199,17 @@ mod tests {
         fn call(&mut self, _: http::Request<Body>) -> Self::Future {
             self.0.fetch_add(1, Ordering::Relaxed);
             std::future::ready(Ok(http::Response::new(Body::empty())))
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_certificate_another_hub_is_at_an_address_of_the_loopback() {
+        let runtime = Handle::current();
+        let hubs = |url: &str| OtherHubs::new(&[url.to_owned()], (None, false), &runtime);
+        hubs("grpc://127.0.0.1:7471").expect("this machine");
+        for url in ["grpc://localhost:7471", "grpc://192.0.2.1:7471"] {
+            let why = hubs(url).expect_err(url);
+            assert!(why.message().contains("in clear text"), "{why:?}");
         }
     }
 

@@ -85,7 +85,29 @@ impl From<EstimateError> for Refusal {
             }
             EstimateError::NoRecord { .. } => Self::new(StatusCode::NOT_FOUND, error.to_string())
                 .hint("`skopos archive ls` lists classes of tasks, `skopos jobs` applications of jobs"),
+            EstimateError::Incomplete { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+                    .hint("ask again in a minute; the hub warns of copies that it cannot read")
+            }
             EstimateError::Archive(_) => Self::internal(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse as _;
+
+    use super::*;
+
+    #[test]
+    fn jobs_that_lack_a_copy_are_not_taken_for_jobs_without_a_record() {
+        let (resource, class) = ("resident_bytes_max", "solve".to_owned());
+        let missing = vec!["the copy of the jobs of hub1".to_owned()];
+        let status = |error: EstimateError| Refusal::from(error).into_response().status();
+        let lacking = EstimateError::Incomplete { resource, class: class.clone(), missing };
+        assert_eq!(status(lacking), StatusCode::SERVICE_UNAVAILABLE);
+        let without = EstimateError::NoRecord { resource, class };
+        assert_eq!(status(without), StatusCode::NOT_FOUND);
     }
 }
