@@ -13,7 +13,8 @@ use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_query::arrow::array::RecordBatch;
 use skopos_store::history::Error as LogError;
 use skopos_store::jobs::{
-    Filter, PageRequest, RecordSum, SegmentFile, StoredRecord, Visibility, WholeSegment, catalogue,
+    Filter, PageRequest, PartReader, RecordSum, SegmentFile, StoredRecord, Visibility,
+    WholeSegment, catalogue,
 };
 
 use super::columns::Builder;
@@ -21,8 +22,12 @@ use super::shared::AnyError;
 use super::store::Jobs;
 use crate::catalogue::visibility;
 
-/// The most jobs of one answer. The client asks for the next ones with the place at which the answer ended.
-pub const MAX_FOUND: usize = 1000;
+/// The most jobs of one answer: about as many as fit by [`MAX_NAME_BYTES`]. The client asks for the next ones with the place at
+/// which the answer ended. A condition is applied to all jobs for each answer, so few answers are better.
+pub const MAX_FOUND: usize = 8192;
+
+/// Jobs that are looked up at once, before it is known whether the answer has room for them.
+const LOOKED_UP: usize = 1024;
 
 /// The most portions of one answer, each of which has a ticket of some kilobytes.
 pub const MAX_PORTIONS: usize = 256;
@@ -152,10 +157,15 @@ impl Wanted {
         *self == Self::default()
     }
 
+    /// Returns true if records of a kind are wanted, at least some of them.
+    pub fn has_kind(&self, kind: Kind) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(kind.name())
+    }
+
     /// Returns true if a record is wanted. Conditions on schemas and times are for measurements alone: other records say what
     /// these mean.
     pub fn has(&self, record: &JobRecord<'_>) -> bool {
-        if !self.kinds.is_empty() && !self.kinds.contains(record.kind.name()) {
+        if !self.has_kind(record.kind) {
             return false;
         }
         if record.kind != Kind::Sample {
@@ -193,14 +203,6 @@ impl Jobs {
         Ok(ids)
     }
 
-    /// Returns true if the caller may read a job. A job that does not exist is one that the caller may not read.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
-    pub fn is_visible(&self, caller: &Caller, id: &JobId) -> Result<bool, catalogue::Error> {
-        Ok(self.entry(caller, id)?.is_some())
-    }
-
     /// Returns the places of those of the jobs `ids` that the caller may read. A job that does not fit, and those after it,
     /// are left for another call. With `may_be_whole`, a segment of which all parts are found is one portion.
     ///
@@ -212,49 +214,20 @@ impl Jobs {
         ids: &BTreeSet<JobId>,
         may_be_whole: bool,
     ) -> Result<Places, AnyError> {
-        let mut sealed: BTreeMap<String, VecDeque<Portion>> = BTreeMap::new();
-        let mut open: VecDeque<Portion> = VecDeque::new();
-        let (mut places, mut bytes, mut last) = (Places::default(), 0, None);
-        for id in ids {
-            let count = open.len() + sealed.values().map(VecDeque::len).sum::<usize>();
-            let jobs = usize::try_from(places.jobs).unwrap_or(usize::MAX);
-            if jobs >= MAX_FOUND || count >= MAX_PORTIONS || bytes >= MAX_NAME_BYTES {
-                places.after = last;
-                break;
-            }
-            if !self.is_visible(caller, id)? {
-                continue;
-            }
-            last = Some(id.clone());
-            places.jobs += 1;
-            // The intake first: a part that is sealed meanwhile is left out here, and read with the open records.
-            let (next, unsealed) = {
-                let intake = self.shared.intake();
-                let job = intake.job(id);
-                (job.map(|job| job.next_part()), job.map_or(0, |job| job.unsealed()))
-            };
-            for part in self.shared.lts.find(id)? {
-                if next.is_some_and(|next| part.number >= next) {
-                    continue;
+        let mut placing = Placing::default();
+        let mut left = ids.iter().peekable();
+        while left.peek().is_some() && placing.places.after.is_none() {
+            let next: Vec<JobId> = left.by_ref().take(LOOKED_UP).cloned().collect();
+            let visible = self.visible(caller, &next)?;
+            for id in visible {
+                if placing.is_full() {
+                    placing.places.after = placing.last.take();
+                    break;
                 }
-                let portions = sealed.entry(part.segment).or_default();
-                let of = of_job(portions, id, true);
-                let before = of.bytes();
-                of.add(part.number);
-                bytes += of.bytes() - before;
-                if let Some(portion) = portions.back_mut() {
-                    portion.records += part.rows;
-                }
-            }
-            if let Some(next) = next {
-                let of = of_job(&mut open, id, false);
-                of.open_from = Some(next);
-                bytes += of.bytes();
-                if let Some(portion) = open.back_mut() {
-                    portion.records += unsealed as u64;
-                }
+                self.place(id, &mut placing)?;
             }
         }
+        let Placing { mut places, sealed, open, .. } = placing;
         let mut portions = Vec::new();
         for (segment, of) in sealed {
             match may_be_whole.then(|| self.whole(&segment, &of)).transpose()?.flatten() {
@@ -265,6 +238,44 @@ impl Jobs {
         portions.extend(open);
         places.portions = at_most(portions, MAX_PORTIONS);
         Ok(places)
+    }
+
+    /// Adds the places of a job that the caller may read.
+    fn place(&self, id: JobId, placing: &mut Placing) -> Result<(), AnyError> {
+        placing.places.jobs += 1;
+        // The intake first: a part that is sealed meanwhile is left out here, and read with the open records.
+        let (next, unsealed) = {
+            let intake = self.shared.intake();
+            let job = intake.job(&id);
+            (job.map(|job| job.next_part()), job.map_or(0, |job| job.unsealed()))
+        };
+        for part in self.shared.lts.find(&id)? {
+            if next.is_some_and(|next| part.number >= next) {
+                continue;
+            }
+            let portions = placing.sealed.entry(part.segment).or_default();
+            let before = portions.len();
+            let of = of_job(portions, &id, true);
+            let counted = if of.parts.is_empty() { 0 } else { of.bytes() };
+            of.add(part.number);
+            placing.bytes += of.bytes() - counted;
+            if let Some(portion) = portions.back_mut() {
+                portion.records += part.rows;
+            }
+            placing.portions += portions.len() - before;
+        }
+        if let Some(next) = next {
+            let before = placing.open.len();
+            let of = of_job(&mut placing.open, &id, false);
+            of.open_from = Some(next);
+            placing.bytes += of.bytes();
+            if let Some(portion) = placing.open.back_mut() {
+                portion.records += unsealed as u64;
+            }
+            placing.portions += placing.open.len() - before;
+        }
+        placing.last = Some(id);
+        Ok(())
     }
 
     /// Joins the portions of a segment if they have all of its parts and one ticket can name them.
@@ -298,7 +309,7 @@ impl Jobs {
         self.shared.lts.open_file(name)
     }
 
-    /// Begins to read a portion. The caller must have been asked for: see [`is_visible`](Self::is_visible).
+    /// Begins to read a portion. The caller must have been asked for: see [`visible`](Self::visible).
     pub fn download(self: &Arc<Self>, jobs: Vec<OfJob>, wanted: Wanted) -> Download {
         Download {
             jobs: self.clone(),
@@ -306,8 +317,30 @@ impl Jobs {
             wanted,
             parts: VecDeque::new(),
             part: None,
+            reader: PartReader::default(),
             sum: RecordSum::default(),
         }
+    }
+}
+
+/// The places of some jobs, while further jobs are added.
+#[derive(Default)]
+struct Placing {
+    places: Places,
+    /// The last job.
+    last: Option<JobId>,
+    sealed: BTreeMap<String, VecDeque<Portion>>,
+    open: VecDeque<Portion>,
+    /// Number of portions.
+    portions: usize,
+    /// Bytes of the names.
+    bytes: usize,
+}
+
+impl Placing {
+    fn is_full(&self) -> bool {
+        let jobs = usize::try_from(self.places.jobs).unwrap_or(usize::MAX);
+        jobs >= MAX_FOUND || self.portions >= MAX_PORTIONS || self.bytes >= MAX_NAME_BYTES
     }
 }
 
@@ -364,6 +397,7 @@ pub struct Download {
     /// Pieces of the first job: numbers of parts, or the open records.
     parts: VecDeque<PieceOf>,
     part: Option<ReadPart>,
+    reader: PartReader,
     sum: RecordSum,
 }
 
@@ -422,9 +456,11 @@ impl Download {
             };
             let (number, records) = match piece {
                 PieceOf::Part(id, number) => {
-                    let part = shared.lts.read_part(&id, number)?;
+                    let is_wanted = |kind| self.wanted.has_kind(kind);
+                    let read =
+                        shared.lts.read_kinds(&mut self.reader, (&id, number), &is_wanted)?;
                     let gone = || format!("part {number} of the job {id} was removed meanwhile");
-                    (number, part.ok_or_else(gone)?.records)
+                    (number, read.ok_or_else(gone)?)
                 }
                 PieceOf::Open(id, from) => {
                     // The intake first, as `Jobs::pieces` does it.

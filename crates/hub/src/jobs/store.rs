@@ -281,6 +281,56 @@ impl Jobs {
         Ok(known.filter(|entry| visible.shows(entry.user(), entry.project())))
     }
 
+    /// Returns those of some jobs that the caller may read. A job that does not exist is one that the caller may not read.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn visible(
+        &self,
+        caller: &Caller,
+        ids: &[JobId],
+    ) -> Result<BTreeSet<JobId>, catalogue::Error> {
+        if self.copy.is_some() {
+            // A job of the copy that this hub has itself is known by its start, which is in its entry.
+            return self.visible_by_entry(caller, ids);
+        }
+        let visibility = visibility(caller);
+        let (mut visible, mut finished) = (BTreeSet::new(), Vec::new());
+        {
+            let intake = self.shared.intake();
+            for id in ids {
+                match intake.job(id).map(|job| job.entry()) {
+                    Some(entry) if visibility.shows(entry.user(), entry.project()) => {
+                        visible.insert(id.clone());
+                    }
+                    Some(_) => {}
+                    None => finished.push(id.clone()),
+                }
+            }
+        }
+        let found = self.shared.catalogue.visible(&visibility, &self.shared.site, &finished);
+        visible.extend(match found {
+            // The segments tell, as long as the catalogue is away.
+            Err(e) if is_away(&e) => self.visible_by_entry(caller, &finished)?,
+            found => found?,
+        });
+        Ok(visible)
+    }
+
+    fn visible_by_entry(
+        &self,
+        caller: &Caller,
+        ids: &[JobId],
+    ) -> Result<BTreeSet<JobId>, catalogue::Error> {
+        let mut visible = BTreeSet::new();
+        for id in ids {
+            if self.entry(caller, id)?.is_some() {
+                visible.insert(id.clone());
+            }
+        }
+        Ok(visible)
+    }
+
     /// Returns the pieces of a job that the caller may read, in their order; none if there is no such job.
     ///
     /// # Errors

@@ -18,8 +18,8 @@ use serde::Serialize;
 use skopos_access::{Action, Caller, may};
 use skopos_hub::counts::Counts;
 use skopos_hub::jobs::{
-    Download, Jobs, JobsPlace, MAX_FOUND, Places, Portion, Question, Reading, SegmentFile, Wanted,
-    download_schema, holder_of,
+    Download, Jobs, JobsPlace, MAX_FOUND, OfJob, Places, Portion, Question, Reading, SegmentFile,
+    Wanted, download_schema, holder_of,
 };
 use skopos_model::job::{JobId, Kind};
 use skopos_model::unpoisoned;
@@ -44,7 +44,7 @@ use crate::shares::{Share, Shares};
 const DOWNLOADS_OF_ONE: usize = 8;
 const DOWNLOADS_OF_ALL: usize = 32;
 
-/// The most questions for places of one caller and of all. Each has a thread while it looks up a thousand jobs.
+/// The most questions for places of one caller and of all. Each has a thread while it looks up some thousand jobs.
 const QUESTIONS_OF_ONE: usize = 4;
 const QUESTIONS_OF_ALL: usize = 16;
 
@@ -67,6 +67,9 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The longest command.
 const MAX_COMMAND_BYTES: usize = 512 << 10;
+
+/// The most jobs that a command names. Each is searched for on its own.
+const MAX_NAMED: usize = 1000;
 
 /// The most kinds and schemas of a command.
 const MAX_NAMES: usize = 64;
@@ -369,8 +372,8 @@ fn command_of(bytes: &[u8]) -> Result<PlacesCommand, Status> {
     if command.jobs.is_empty() == command.condition.is_none() {
         return Err(invalid("the command has to have either `jobs` or `where`"));
     }
-    if command.jobs.len() > MAX_FOUND {
-        return Err(invalid(&format!("the command names more than {MAX_FOUND} jobs")));
+    if command.jobs.len() > MAX_NAMED {
+        return Err(invalid(&format!("the command names more than {MAX_NAMED} jobs")));
     }
     if kinds.len() > MAX_NAMES || wanted.schemas.len() > MAX_NAMES {
         return Err(invalid(&format!("the command has more than {MAX_NAMES} kinds or schemas")));
@@ -600,16 +603,16 @@ impl Inner {
             status
         };
         let granted = granted.map_err(|status| refuse(&mut reading, status))?;
-        for of in &granted.jobs {
-            reading.id(&of.job);
-            // The rights may have changed since the ticket was given.
-            let id = of.id();
-            let visible = id.map_or(Ok(false), |id| jobs.is_visible(caller, &id));
-            if !visible.map_err(|e| failed(caller, &e))? {
-                let status =
-                    Status::permission_denied("a job of the ticket may not be read, or is gone");
-                return Err(refuse(&mut reading, status));
-            }
+        granted.jobs.iter().for_each(|of| reading.id(&of.job));
+        // The rights may have changed since the ticket was given.
+        let ids = granted.jobs.iter().map(OfJob::id).collect::<Option<Vec<JobId>>>();
+        let visible = ids.map_or(Ok(false), |ids| {
+            jobs.visible(caller, &ids).map(|visible| ids.iter().all(|id| visible.contains(id)))
+        });
+        if !visible.map_err(|e| failed(caller, &e))? {
+            let status =
+                Status::permission_denied("a job of the ticket may not be read, or is gone");
+            return Err(refuse(&mut reading, status));
         }
         reading.jobs(granted.jobs.len() as u64);
         let is_owner = may(caller, Action::ReadLog).is_ok();
@@ -658,12 +661,10 @@ fn places_in(
     for (at, jobs) in sources.iter().enumerate() {
         let mut own = std::mem::take(&mut left);
         if at + 1 < sources.len() {
-            for id in &own {
-                if !jobs.is_visible(caller, id)? {
-                    left.insert(id.clone());
-                }
-            }
-            own.retain(|id| !left.contains(id));
+            let all: Vec<JobId> = own.iter().cloned().collect();
+            let visible = jobs.visible(caller, &all)?;
+            left = own.difference(&visible).cloned().collect();
+            own = visible;
         }
         of_sources.push((jobs.clone(), own));
     }

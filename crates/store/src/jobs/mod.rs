@@ -41,5 +41,5 @@ pub use lts::{
     Version, WholeSegment, is_segment_name,
 };
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
-pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};
+pub use segment::{PartInfo, PartReader, Segment, SegmentInfo, SegmentWriter};
 pub use sum::RecordSum;

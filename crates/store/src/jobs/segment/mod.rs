@@ -26,5 +26,5 @@ mod tests;
 pub use info::PartInfo;
 pub(super) use info::sum_of;
 pub(super) use name::SegmentName;
-pub use reader::Segment;
+pub use reader::{PartReader, Segment};
 pub use writer::{SegmentInfo, SegmentWriter};
