@@ -26,6 +26,9 @@ use crate::scratch::Scratch;
 /// Bytes that a copy reads at a time.
 const COPY_BYTES: usize = 1 << 20;
 
+/// Time between the starts of two jobs, in nanoseconds. The list of jobs is sorted by their starts, which differ at every site.
+const APART: i64 = 1_000_000_000;
+
 /// The names of the two sites.
 const SITES: [&str; 2] = ["a", "b"];
 
@@ -72,7 +75,9 @@ impl Sites {
             let half = at * count / 2..(at + 1) * count / 2;
             for begin in half.clone().step_by(BATCH) {
                 let numbers = begin..(begin + BATCH).min(half.end);
-                let job = |number: usize| Job::new(number as u64, PROFILES[1], 0).part();
+                let job = |number: usize| {
+                    Job::new(number as u64, PROFILES[1], number as i64 * APART).part()
+                };
                 let parts: Vec<JobPart> = numbers.map(job).collect();
                 lts.seal(&parts, now()).map_err(|e| failed(&e))?;
             }

@@ -64,11 +64,6 @@ impl SegmentFile {
     }
 }
 
-/// Returns true if this is the name of a segment. Then it has no separators of paths.
-pub fn is_segment_name(name: &str) -> bool {
-    SegmentName::parse(name).is_some()
-}
-
 /// A state of the list of segments: it differs after each change of the list.
 pub type Version = (u64, usize);
 

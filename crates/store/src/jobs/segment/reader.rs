@@ -239,6 +239,11 @@ impl Segment {
         Ok(records)
     }
 
+    /// Compares the checksums of the bytes that were written as this file, but for its tail.
+    pub(super) fn compare(&self, sums: &[u32]) -> Result<(), Error> {
+        self.blocks.compare(sums).map_err(|e| failed(&self.path, e))
+    }
+
     /// Checks every byte of the file that [`open`](Self::open) did not.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
-//! Takes over whole segments, which come as files. They get their names once every byte is checked.
+//! Takes over whole segments, which come as files. They get their place once every byte is checked.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 
 use skopos_serve::downloads::FileMetadata;
 use skopos_serve::fetch::{FetchError, Fetcher};
-use skopos_store::jobs::{Segment, SegmentWriter, is_segment_name};
+use skopos_store::history::Error;
+use skopos_store::jobs::{ArrivingSegment, Segment, SegmentWriter};
 use skopos_term::Failure;
 
 use super::folder::{Folder, failed};
@@ -21,19 +21,21 @@ pub(super) fn fetch(
         let text = format!("the segment {:?} that a hub sent is not whole: {why}", file.name);
         FetchError::Failed(Failure::new(text))
     };
-    // The name comes from a hub and becomes a path.
-    if !is_segment_name(&file.name) {
-        return Err(not_valid("its name is not that of a segment"));
-    }
+    // The name comes from a hub and becomes a path, unless it is refused.
     let path = folder.arriving().join(&file.name);
-    let local = |e: std::io::Error| FetchError::Local(failed(&path, "written", &e));
-    let mut to = File::create(&path).map_err(local)?;
-    let mut write = |piece: &[u8]| to.write_all(piece).map_err(|e| failed(&path, "written", &e));
+    let local = |e: &Error| FetchError::Local(failed(&path, "written", e));
+    let arriving = ArrivingSegment::new(&folder.arriving(), &file.name, file.bytes);
+    let mut arriving = arriving.map_err(|e| match &e {
+        Error::Refused { why, .. } => not_valid(why),
+        e => local(e),
+    })?;
+    let mut write = |piece: &[u8]| arriving.write(piece).map_err(|e| failed(&path, "written", &e));
     let got = hub.get_file(&task.endpoint.ticket, file.bytes, &mut write);
     let checked = got.and_then(|()| {
-        to.sync_data().map_err(local)?;
-        let segment = Segment::open(&path).and_then(|it| it.verify().map(|()| it));
-        let segment = segment.map_err(|e| not_valid(&e.to_string()))?;
+        let segment = arriving.finish().map_err(|e| match &e {
+            Error::Io { .. } => local(&e),
+            e => not_valid(&e.to_string()),
+        })?;
         let sent = segment.parts().iter().map(|part| (part.id.clone(), part.number));
         match task.parts().into_iter().eq(sent) {
             true => Ok(segment),
