@@ -53,6 +53,8 @@ pub(super) struct Turn {
     pub(super) fetched: f64,
     /// A download of all of their records but one kind, which the hub reads and the client writes anew.
     pub(super) records: f64,
+    /// A download of the starts and ends alone.
+    pub(super) metadata: f64,
     /// A copy of the files, each synced.
     pub(super) copied: f64,
     /// The files read once.
@@ -101,6 +103,7 @@ impl Sites {
         let fetched = self.fetch(scratch, &[])?;
         let kinds = ["--kind", "sample", "--kind", "start", "--kind", "end"];
         let records = self.fetch(scratch, &kinds)?;
+        let metadata = self.fetch(scratch, &kinds[2..])?;
         self.forget().map_err(|e| failed(&e))?;
         let to = scratch.dir("copies")?;
         let begun = Instant::now();
@@ -115,7 +118,7 @@ impl Sites {
             copy(path, None).map_err(|e| failed(&e))?;
         }
         let read = begun.elapsed().as_secs_f64();
-        Ok(Turn { fetched, records, copied, read })
+        Ok(Turn { fetched, records, metadata, copied, read })
     }
 
     /// Downloads all jobs with further options. Returns the seconds.

@@ -290,17 +290,23 @@ impl Jobs {
         caller: &Caller,
         ids: &[JobId],
     ) -> Result<BTreeSet<JobId>, catalogue::Error> {
+        let (mut visible, mut finished) = (BTreeSet::new(), Vec::new());
         if self.copy.is_some() {
             // A job of the copy that this hub has itself is known by its start, which is in its entry.
-            return self.visible_by_entry(caller, ids);
+            for id in ids {
+                if self.entry(caller, id)?.is_some() {
+                    visible.insert(id.clone());
+                }
+            }
+            return Ok(visible);
         }
         let visibility = visibility(caller);
-        let (mut visible, mut finished) = (BTreeSet::new(), Vec::new());
+        let shows = |entry: &JobEntry| visibility.shows(entry.user(), entry.project());
         {
             let intake = self.shared.intake();
             for id in ids {
                 match intake.job(id).map(|job| job.entry()) {
-                    Some(entry) if visibility.shows(entry.user(), entry.project()) => {
+                    Some(entry) if shows(entry) => {
                         visible.insert(id.clone());
                     }
                     Some(_) => {}
@@ -308,25 +314,25 @@ impl Jobs {
                 }
             }
         }
-        let found = self.shared.catalogue.visible(&visibility, &self.shared.site, &finished);
-        visible.extend(match found {
+        if finished.is_empty() {
+            // The catalogue may be away.
+            return Ok(visible);
+        }
+        match self.shared.catalogue.visible(&visibility, &self.shared.site, &finished) {
+            Ok(found) => visible.extend(found),
             // The segments tell, as long as the catalogue is away.
-            Err(e) if is_away(&e) => self.visible_by_entry(caller, &finished)?,
-            found => found?,
-        });
-        Ok(visible)
-    }
-
-    fn visible_by_entry(
-        &self,
-        caller: &Caller,
-        ids: &[JobId],
-    ) -> Result<BTreeSet<JobId>, catalogue::Error> {
-        let mut visible = BTreeSet::new();
-        for id in ids {
-            if self.entry(caller, id)?.is_some() {
-                visible.insert(id.clone());
+            Err(e) if is_away(&e) => {
+                for id in finished {
+                    match self.shared.sealed_entry(&id) {
+                        Ok(entry) if entry.as_ref().is_some_and(shows) => {
+                            visible.insert(id);
+                        }
+                        Ok(_) => {}
+                        Err(_) => return Err(e),
+                    }
+                }
             }
+            Err(e) => return Err(e),
         }
         Ok(visible)
     }

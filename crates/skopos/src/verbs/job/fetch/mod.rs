@@ -68,7 +68,7 @@ pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure
     while idle < IDLE_ROUNDS {
         let mut seen = BTreeSet::new();
         let (found, done) = workers::run(args.parallel, |tasks| {
-            let mut visit = |of: OfSite| {
+            let mut visit = |of: OfSite| -> Result<(), Failure> {
                 let folder = match folders.get(&of.site) {
                     Some(folder) => folder.clone(),
                     None => Arc::new(Folder::open(&args.out, &of.site, &records)?),

@@ -22,9 +22,9 @@ use super::task::{Missing, Task};
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 const BUSY_TIMES: usize = 60;
 
-/// The most tasks that wait, those of one answer and of a part of the next one. A ticket is good for five minutes, in which its
-/// download has to begin, and an answer is asked for when there is room for its tasks.
-const MAX_WAITING: usize = 512;
+/// The most tasks that wait: enough for all threads while the next answer is made. A ticket is good for five minutes, in which its
+/// download has to begin, so an answer is asked for when most tasks of the one before have begun.
+const MAX_WAITING: usize = 64;
 
 /// Numbers of what was downloaded.
 #[derive(Default)]
@@ -363,7 +363,7 @@ mod tests {
         let (folder, count) = (folder(out.path()), 2 * MAX_WAITING + 3);
         let ask = |tasks: &Tasks| {
             (0..count).try_for_each(|at| tasks.push(task(at), &folder))?;
-            Ok(count)
+            Ok::<usize, Failure>(count)
         };
         let (asked, done) = run(3, ask).expect("done");
         let jobs: BTreeSet<String> = done.missing.iter().flat_map(|it| it.jobs.clone()).collect();
