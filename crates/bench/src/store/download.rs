@@ -51,9 +51,9 @@ pub(super) struct Sites {
 pub(super) struct Turn {
     /// A download of all jobs in whole segments.
     pub(super) fetched: f64,
-    /// A download of all of their records but one kind, which the hub reads and the client writes anew.
+    /// A download of all of their records but one kind, which the client writes anew.
     pub(super) records: f64,
-    /// A download of the starts and ends alone.
+    /// A download of the starts and ends alone, which the hubs filter.
     pub(super) metadata: f64,
     /// A copy of the files, each synced.
     pub(super) copied: f64,

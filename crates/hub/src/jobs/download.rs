@@ -44,6 +44,10 @@ const MAX_PORTION_BYTES: usize = 64 << 10;
 /// are downloaded side by side.
 const PORTION_RECORDS: u64 = 32_768;
 
+/// The share of a segment's records from which on its file is sent to a client that filters records itself. Records that a hub
+/// filters are not compressed on the way, and take four times the bytes.
+const MOST: f64 = 0.5;
+
 /// Rows and bytes of a batch. A message has at most some megabytes.
 const BATCH_ROWS: usize = 8192;
 const BATCH_BYTES: usize = 1 << 20;
@@ -162,6 +166,16 @@ impl Wanted {
         self.kinds.is_empty() || self.kinds.contains(kind.name())
     }
 
+    /// Returns true if all records are wanted, or by their kinds most of a segment's, of which `kinds` has the numbers. Conditions on
+    /// schemas and times may leave out any number of measurements.
+    pub fn has_most(&self, kinds: &BTreeMap<String, u64>) -> bool {
+        let by_kind = Self { kinds: self.kinds.clone(), ..Self::default() };
+        let is_wanted = |(kind, _): &(&String, &u64)| by_kind.kinds.contains(*kind);
+        let wanted: u64 = kinds.iter().filter(is_wanted).map(|(_, count)| count).sum();
+        let (all, share) = (kinds.values().sum::<u64>(), wanted as f64);
+        self.is_all() || *self == by_kind && share >= MOST * all as f64
+    }
+
     /// Returns true if a record is wanted. Conditions on schemas and times are for measurements alone: other records say what
     /// these mean.
     pub fn has(&self, record: &JobRecord<'_>) -> bool {
@@ -204,7 +218,8 @@ impl Jobs {
     }
 
     /// Returns the places of those of the jobs `ids` that the caller may read. A job that does not fit, and those after it,
-    /// are left for another call. With `may_be_whole`, a segment of which all parts are found is one portion.
+    /// are left for another call. With `whole_for`, a segment of which all parts are found and most records are wanted is one
+    /// portion.
     ///
     /// # Errors
     /// A file or the catalogue cannot be read.
@@ -212,7 +227,7 @@ impl Jobs {
         &self,
         caller: &Caller,
         ids: &BTreeSet<JobId>,
-        may_be_whole: bool,
+        whole_for: Option<&Wanted>,
     ) -> Result<Places, AnyError> {
         let mut placing = Placing::default();
         let mut left = ids.iter().peekable();
@@ -230,7 +245,8 @@ impl Jobs {
         let Placing { mut places, sealed, open, .. } = placing;
         let mut portions = Vec::new();
         for (segment, of) in sealed {
-            match may_be_whole.then(|| self.whole(&segment, &of)).transpose()?.flatten() {
+            let whole = whole_for.map(|wanted| self.whole(&segment, &of, wanted));
+            match whole.transpose()?.flatten() {
                 Some(whole) => portions.push(whole),
                 None => portions.extend(of),
             }
@@ -278,11 +294,12 @@ impl Jobs {
         Ok(())
     }
 
-    /// Joins the portions of a segment if they have all of its parts and one ticket can name them.
+    /// Joins the portions of a segment if they have all of its parts, most of its records are wanted, and one ticket can name them.
     fn whole(
         &self,
         segment: &str,
         portions: &VecDeque<Portion>,
+        wanted: &Wanted,
     ) -> Result<Option<Portion>, AnyError> {
         let of = portions.iter().flat_map(|portion| &portion.jobs);
         let parts: usize = of.clone().map(OfJob::count).sum();
@@ -291,7 +308,8 @@ impl Jobs {
             return Ok(None);
         };
         let known = self.shared.lts.segment_of(&id, *number)?;
-        let Some(known) = known.filter(|it| it.name == segment && it.parts == parts) else {
+        let is_it = |it: &WholeSegment| it.name == segment && it.parts == parts;
+        let Some(known) = known.filter(|it| is_it(it) && wanted.has_most(&it.kinds)) else {
             return Ok(None);
         };
         let mut whole = Portion { is_sealed: true, ..Portion::default() };

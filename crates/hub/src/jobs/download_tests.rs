@@ -31,7 +31,7 @@ fn record<'r>(job: &'r str, kind: Kind, time: i64, content: &'r [u8]) -> JobReco
 
 fn places(jobs: &Jobs, ids: &[&str]) -> Places {
     let ids: BTreeSet<JobId> = ids.iter().map(|job| id(job)).collect();
-    jobs.places(&Caller::Owner, &ids, false).expect("found")
+    jobs.places(&Caller::Owner, &ids, None).expect("found")
 }
 
 /// Downloads all portions, and checks their sums and positions.
@@ -139,7 +139,7 @@ fn an_answer_has_a_bounded_number_of_jobs_and_the_next_one_has_the_rest() {
     let mut left: BTreeSet<JobId> = names.iter().map(|job| id(job)).collect();
     let (mut shown, mut answers) = (Vec::new(), 0);
     loop {
-        let places = jobs.places(&Caller::Owner, &left, false).expect("found");
+        let places = jobs.places(&Caller::Owner, &left, None).expect("found");
         answers += 1;
         assert!(usize::try_from(places.jobs).expect("few") <= MAX_FOUND);
         let of_answer = places.portions.iter().flat_map(|portion| &portion.jobs);
@@ -179,7 +179,7 @@ fn the_names_of_sealed_jobs_in_an_answer_are_bounded() {
     let mut left: BTreeSet<JobId> = names.iter().map(|job| id(job)).collect();
     let (mut shown, mut answers) = (Vec::new(), 0);
     loop {
-        let places = jobs.places(&Caller::Owner, &left, false).expect("found");
+        let places = jobs.places(&Caller::Owner, &left, None).expect("found");
         answers += 1;
         let of_answer: Vec<String> = places
             .portions

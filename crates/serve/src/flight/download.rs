@@ -3,7 +3,8 @@
 //! A stream has the columns of a segment. Its last message has no rows and the `app_metadata` `{"records":N,"crc":"…"}`: the
 //! number of records and their CRC-32. A stream without it is not whole.
 //!
-//! A client may take whole segments: if a caller asks for all jobs of one, the stream is its file, in pieces without metadata.
+//! A client may take whole segments: if a caller asks for all jobs of one, the stream is its file, in pieces without metadata. The
+//! file has all records, so a client that wants most of them says that it filters.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -490,8 +491,9 @@ impl Inner {
             ids = ids.split_off(&after);
             ids.remove(&after);
         }
-        let may_be_whole = command.segments && command.records.is_all();
-        let found = places_in(&sources, caller, &ids, may_be_whole).map_err(|e| {
+        let takes_files = command.segments && (command.records.is_all() || command.filters);
+        let whole_for = takes_files.then_some(&command.records);
+        let found = places_in(&sources, caller, &ids, whole_for).map_err(|e| {
             reading.fail(&e.to_string());
             failed(caller, &e)
         });
@@ -654,7 +656,7 @@ fn places_in(
     sources: &[Arc<Jobs>],
     caller: &Caller,
     ids: &BTreeSet<JobId>,
-    may_be_whole: bool,
+    whole_for: Option<&Wanted>,
 ) -> Result<Found, AnyError> {
     let mut left = ids.clone();
     let mut of_sources = Vec::new();
@@ -669,9 +671,8 @@ fn places_in(
         of_sources.push((jobs.clone(), own));
     }
     let places = |of: &[(Arc<Jobs>, BTreeSet<JobId>)]| -> Result<Vec<_>, AnyError> {
-        let each = of
-            .iter()
-            .map(|(jobs, ids)| Ok((jobs.clone(), jobs.places(caller, ids, may_be_whole)?)));
+        let each =
+            of.iter().map(|(jobs, ids)| Ok((jobs.clone(), jobs.places(caller, ids, whole_for)?)));
         each.collect()
     };
     let all = places(&of_sources)?;

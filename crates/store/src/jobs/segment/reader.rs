@@ -1,5 +1,6 @@
 //! Reads segments.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -134,6 +135,20 @@ impl Segment {
     /// Returns the parts, in the order of the rows: by job, then by number.
     pub fn parts(&self) -> &[PartInfo] {
         &self.parts
+    }
+
+    /// Returns the number of records of each kind.
+    pub fn kinds(&self) -> BTreeMap<String, u64> {
+        let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+        for (kind, count) in self.parts.iter().flat_map(|part| &part.kinds) {
+            match kinds.get_mut(kind) {
+                Some(sum) => *sum = sum.saturating_add(*count),
+                None => {
+                    kinds.insert(kind.clone(), *count);
+                }
+            }
+        }
+        kinds
     }
 
     /// Returns the number of row groups.

@@ -98,6 +98,8 @@ fn commands(args: &FetchArgs, records: &Wanted, segments: bool) -> Vec<PlacesCom
         skopos_jobs: VERSION,
         records: records.clone(),
         segments,
+        // A hub of an earlier version does not know it.
+        filters: segments && !records.is_all(),
         partial: true,
         ..PlacesCommand::default()
     };

@@ -309,7 +309,7 @@ impl Files<'_> {
         parts
             .into_iter()
             .find(|part| !self.came.contains(part))
-            .filter(|_| self.folder.has_all_records)
+            .filter(|_| self.folder.wanted.is_all())
     }
 
     /// Gives the files their names. Returns the number of parts.
