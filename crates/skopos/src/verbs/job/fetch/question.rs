@@ -188,7 +188,7 @@ impl Asking<'_, '_> {
             let mut command = command.clone();
             for _ in 0..MAX_ANSWERS {
                 let places = hub.places(&command);
-                // A token that cannot be sent is one of this hub.
+                // Also a token that cannot be sent: it belongs to this hub, and another hub may answer.
                 let (metadata, endpoints) =
                     places.map_err(|e| FetchError::Failed(e.into_failure()))?;
                 answered.others = metadata.sites;
