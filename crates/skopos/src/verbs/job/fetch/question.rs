@@ -106,7 +106,9 @@ fn commands(args: &FetchArgs, records: &Wanted, segments: bool) -> Vec<PlacesCom
     match &args.condition {
         Some(condition) => vec![PlacesCommand { condition: Some(condition.clone()), ..base }],
         None => {
-            let jobs = |ids: &[String]| ids.iter().flat_map(|id| names_of(id)).collect();
+            let jobs = |ids: &[String]| -> Vec<JobName> {
+                ids.iter().flat_map(|id| names_of(id)).collect()
+            };
             let chunks = args.ids.chunks(MAX_IDS);
             chunks.map(|ids| PlacesCommand { jobs: jobs(ids), ..base.clone() }).collect()
         }
