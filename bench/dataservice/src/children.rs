@@ -39,6 +39,10 @@ pub struct Launcher {
     pub trace: Option<PathBuf>,
     /// Folder of the recorders' segments, instead of the runtime directory.
     pub segments: Option<PathBuf>,
+    /// Whether performance variables are left out.
+    pub without_variables: bool,
+    /// The collector of the recorder that the program brings, which records instead of Skopos.
+    pub collector: Option<String>,
     /// The knobs.
     pub config: Config,
 }
@@ -82,6 +86,12 @@ impl Launcher {
         }
         if let Some(folder) = &self.segments {
             command.arg("--segments").arg(folder);
+        }
+        if self.without_variables {
+            command.arg("--without-variables");
+        }
+        if let Some(collector) = &self.collector {
+            command.args(["--collector", collector]);
         }
         Ok(command)
     }

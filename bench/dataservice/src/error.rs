@@ -70,6 +70,9 @@ pub enum Error {
     /// The recorder of spans could not be used.
     #[error("the recorder of spans")]
     Recorder(#[source] skopos_rpc::Error),
+    /// The recorder of another project could not be started or ended.
+    #[error("the recorder of another project")]
+    Tracer(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A text is not the JSON that was expected.
     #[error("{doing}")]
     Json {

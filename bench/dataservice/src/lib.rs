@@ -7,6 +7,7 @@ pub mod config;
 pub mod codec;
 pub mod message;
 pub mod rpcs;
+pub mod tracer;
 pub mod gauges;
 pub mod probe;
 mod socket;
@@ -29,5 +30,7 @@ pub mod case;
 pub mod overhead;
 pub mod view;
 pub mod run;
+mod verbs;
+pub mod program;
 
 pub use error::{Error, Result};

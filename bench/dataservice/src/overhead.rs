@@ -26,14 +26,29 @@ const WARM_UP: u32 = 2;
 /// Seed of the orders of rounds: any number but zero; a fixed one repeats a measurement.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// The rest after a slice while another recorder is measured: twice the time after which either recorder writes or sends
+/// what it has, so that it does so in its own slice.
+const SETTLE: Duration = Duration::from_millis(200);
+
 /// The variants. The second service without recording shows the noise: its overhead is known to be zero.
-const VARIANTS: [(&str, Stage); 5] = [
+const VARIANTS: [(&str, Stage); 6] = [
     ("off", Stage::Off),
     ("off, again", Stage::Off),
     ("context only (stage 1)", Stage::Context),
     ("spans (stage 2)", Stage::Spans),
+    (WITHOUT_VARIABLES, Stage::Full),
     ("full", Stage::Full),
 ];
+
+/// The variant with intervals and without performance variables: stage 2 of the paper's Figure 13.
+const WITHOUT_VARIABLES: &str = "full without variables";
+
+/// The variants of the recorder that the program brings.
+const OTHERS: [(&str, Stage); 2] =
+    [("opentelemetry, spans", Stage::Spans), ("opentelemetry, full", Stage::Full)];
+
+/// Spans of a call: that of its origin, and that of its target.
+const SPANS_OF_CALL: u64 = 2;
 
 /// The measurement.
 #[derive(Clone, Debug)]
@@ -48,6 +63,8 @@ pub struct Options {
     pub writers: u32,
     /// Keys of a put; 1 is the smallest call.
     pub batch_size: u32,
+    /// The collector of the recorder that the program brings, which is measured too then.
+    pub collector: Option<String>,
 }
 
 /// The result.
@@ -84,10 +101,12 @@ pub struct Variant {
     pub cpu_us_per_call: f64,
     /// Increase of the processor time for each call, in percent. Other programs on the machine disturb it least.
     pub cpu_overhead_percent: Median,
-    /// Records in the traces: a side of a call has one, and its details one or two more.
+    /// Records in the traces: a side of a call has one, and its details one or two more. Of another recorder, the spans
+    /// that all calls have, also those of slices that are thrown away.
     pub records: u64,
-    /// Records that were left out, for want of a ring or because they were overwritten before they were drained.
-    pub records_lost: u64,
+    /// Records that were left out, for want of a ring or because they were overwritten before they were drained; `None`
+    /// of another recorder, whose collector counts what arrives.
+    pub records_lost: Option<u64>,
     /// Throughput that is lost against the slice of the same round without recording, in percent.
     pub throughput_overhead_percent: Median,
     /// The median's increase, in percent.
@@ -118,8 +137,17 @@ struct Sum {
     seconds: f64,
     cpu_us: f64,
     records: u64,
-    records_lost: u64,
+    records_lost: Option<u64>,
     slices: Vec<Vec<Slice>>,
+}
+
+/// A variant that is to be measured.
+#[derive(Clone, Copy)]
+struct Choice<'a> {
+    name: &'static str,
+    stage: Stage,
+    /// The collector of another recorder, which records instead of Skopos.
+    collector: Option<&'a str>,
 }
 
 /// A service with its client, at one stage.
@@ -128,6 +156,10 @@ struct Service {
     servers: Vec<Process>,
     _sockets: Folder,
     traces: Folder,
+    /// Whether another recorder records.
+    is_other: bool,
+    /// Calls of all slices.
+    calls: u64,
 }
 
 /// Measures all variants.
@@ -136,13 +168,14 @@ struct Service {
 /// A process cannot be started, or fails.
 pub fn measure(launcher: &Launcher, options: &Options) -> Result<Outcome> {
     let mut random = SEED;
-    let mut order: Vec<usize> = (0..VARIANTS.len()).collect();
-    let mut sums: Vec<Sum> = VARIANTS.iter().map(|_| Sum::default()).collect();
+    let choices = choices(options);
+    let mut order: Vec<usize> = (0..choices.len()).collect();
+    let mut sums: Vec<Sum> = choices.iter().map(|_| Sum::default()).collect();
     for _ in 0..options.launches {
-        launch(launcher, options, &mut sums, (&mut order, &mut random))?;
+        launch(launcher, options, &choices, &mut sums, (&mut order, &mut random))?;
     }
     let base = sums.first().map(|sum| sum.slices.clone()).unwrap_or_default();
-    let variants = VARIANTS.iter().zip(sums).map(|((name, _), sum)| sum.variant(name, &base));
+    let variants = choices.iter().zip(sums).map(|(choice, sum)| sum.variant(choice.name, &base));
     Ok(Outcome {
         launches: options.launches,
         rounds: options.rounds,
@@ -153,19 +186,28 @@ pub fn measure(launcher: &Launcher, options: &Options) -> Result<Outcome> {
     })
 }
 
+/// The variants to measure, the one without recording first.
+fn choices(options: &Options) -> Vec<Choice<'_>> {
+    let ours = VARIANTS.map(|(name, stage)| Choice { name, stage, collector: None });
+    let collector = options.collector.as_deref();
+    let others = OTHERS.map(|(name, stage)| Choice { name, stage, collector });
+    ours.into_iter().chain(others.into_iter().filter(|_| collector.is_some())).collect()
+}
+
 /// Starts all services, and lets them take turns.
 fn launch(
     launcher: &Launcher,
     options: &Options,
+    choices: &[Choice<'_>],
     sums: &mut [Sum],
     (order, random): (&mut [usize], &mut u64),
 ) -> Result<()> {
     shuffle(order, random);
-    let mut services: Vec<Option<Service>> = VARIANTS.iter().map(|_| None).collect();
+    let mut services: Vec<Option<Service>> = choices.iter().map(|_| None).collect();
     for variant in &*order {
-        let mut service = Service::start(launcher, options, VARIANTS[*variant].1)?;
+        let mut service = Service::start(launcher, options, choices[*variant])?;
         for _ in 0..WARM_UP {
-            service.slice(&mut Sum::default(), options.slice)?;
+            service.slice(&mut Sum::default(), options)?;
         }
         services[*variant] = Some(service);
     }
@@ -175,38 +217,48 @@ fn launch(
         shuffle(order, random);
         for variant in &*order {
             if let Some(service) = &mut services[*variant] {
-                service.slice(&mut sums[*variant], options.slice)?;
+                service.slice(&mut sums[*variant], options)?;
             }
         }
     }
     for (service, sum) in services.into_iter().flatten().zip(sums) {
         let (records, lost) = service.end()?;
         sum.records += records;
-        sum.records_lost += lost;
+        sum.records_lost = lost.map(|lost| lost + sum.records_lost.unwrap_or(0));
     }
     Ok(())
 }
 
 impl Service {
-    fn start(launcher: &Launcher, options: &Options, stage: Stage) -> Result<Self> {
+    fn start(launcher: &Launcher, options: &Options, choice: Choice<'_>) -> Result<Self> {
+        let Choice { stage, collector, .. } = choice;
         let traces = Folder::new()?;
-        let trace: Option<PathBuf> = (stage != Stage::Off).then(|| traces.path().to_owned());
+        let has_trace = stage != Stage::Off && collector.is_none();
+        let trace: Option<PathBuf> = has_trace.then(|| traces.path().to_owned());
         let config = Config { batch_size: options.batch_size, ..Config::default() };
-        let launcher = Launcher { stage, trace, config, ..launcher.clone() };
+        let collector = collector.map(str::to_owned);
+        let is_other = collector.is_some();
+        let without_variables = choice.name == WITHOUT_VARIABLES;
+        let launcher =
+            Launcher { stage, trace, without_variables, collector, config, ..launcher.clone() };
         let sockets = Folder::new()?;
         let (servers, paths) = servers(&launcher, &sockets)?;
         let size = Size { writers: options.writers, ..Size::default() };
         let client = launcher.client(0, Work::Steady, &size, &paths)?;
-        Ok(Self { client, servers, _sockets: sockets, traces })
+        Ok(Self { client, servers, _sockets: sockets, traces, is_other, calls: 0 })
     }
 
-    fn slice(&mut self, sum: &mut Sum, time: Duration) -> Result<()> {
+    fn slice(&mut self, sum: &mut Sum, options: &Options) -> Result<()> {
         let before = self.cpu_us();
-        self.client.tell(&time.as_millis().to_string())?;
+        self.client.tell(&options.slice.as_millis().to_string())?;
         let report = report(&self.client)?;
+        if options.collector.is_some() {
+            std::thread::sleep(SETTLE);
+        }
         let cpu_us = self.cpu_us() - before;
         let mut latencies = Latencies::default();
         latencies.merge(&report.latencies);
+        self.calls += latencies.count();
         sum.all.merge(&report.latencies);
         sum.seconds += report.seconds;
         sum.cpu_us += cpu_us;
@@ -228,13 +280,18 @@ impl Service {
         processes.map(|process| cpu_us(process.id()).unwrap_or(f64::NAN)).sum()
     }
 
-    /// Ends the processes. Returns the number of records, and of those that were lost.
-    fn end(mut self) -> Result<(u64, u64)> {
+    /// Ends the processes. Returns the number of records, and of those that were lost; of another recorder, the number of
+    /// spans that the calls have.
+    fn end(mut self) -> Result<(u64, Option<u64>)> {
         self.client.wait()?;
         for server in &mut self.servers {
             server.wait()?;
         }
-        count(self.traces.path())
+        if self.is_other {
+            return Ok((self.calls * SPANS_OF_CALL, None));
+        }
+        let (records, lost) = count(self.traces.path())?;
+        Ok((records, Some(lost)))
     }
 }
 
@@ -315,4 +372,31 @@ fn count(folder: &Path) -> Result<(u64, u64)> {
         lost += counters.without_ring + counters.overwritten + counters.deleted;
     }
     Ok((records, lost))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_recorder_is_measured_beside_ours_only_with_its_collector() {
+        let options = |collector: Option<&str>| Options {
+            launches: 1,
+            rounds: 1,
+            slice: Duration::from_millis(10),
+            writers: 1,
+            batch_size: 1,
+            collector: collector.map(str::to_owned),
+        };
+        let alone = options(None);
+        assert!(choices(&alone).iter().all(|choice| choice.collector.is_none()));
+        let beside = options(Some("http://127.0.0.1:4318"));
+        let names: Vec<_> = choices(&beside)
+            .into_iter()
+            .filter(|choice| choice.collector.is_some())
+            .map(|choice| choice.name)
+            .collect();
+        assert_eq!(names, ["opentelemetry, spans", "opentelemetry, full"]);
+        assert_eq!(choices(&beside).len(), choices(&alone).len() + names.len());
+    }
 }

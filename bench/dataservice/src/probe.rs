@@ -20,13 +20,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use skopos_rpc::{Context, Interval, Options, PeerId, Pvar, PvarClass, Recorder, Stage, Status};
+use skopos_rpc::{
+    Context, Interval, Options, PeerId, Pvar, PvarClass, Recorder, Registry, Stage, Status,
+};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gauges::Gauges;
 use crate::pool::Tasks;
 use crate::rpcs::{ALL, Rpc};
+use crate::tracer::{TracedSide, Tracer};
 
 /// The intervals that the RPC layer sees: all of the paper's Table III.
 const SEEN: [Interval; 10] = Interval::ALL;
@@ -38,9 +41,12 @@ pub type Parent = Context;
 #[derive(Debug)]
 pub struct Probe {
     recorder: Recorder,
+    /// The recorder of another project; that of Skopos is off then.
+    other: Option<Arc<dyn Tracer>>,
     rpcs: [skopos_rpc::Rpc; ALL.len()],
     gauges: Arc<Gauges>,
     pvars: Pvars,
+    without_variables: bool,
 }
 
 /// The amount of recording, and its places.
@@ -52,21 +58,32 @@ pub struct Recording<'a> {
     pub trace: Option<&'a Path>,
     /// Folder of the segment, instead of the runtime directory.
     pub segments: Option<&'a Path>,
+    /// Whether performance variables are left out at every stage.
+    pub without_variables: bool,
+    /// The recorder that records instead of Skopos.
+    pub other: Option<&'a Arc<dyn Tracer>>,
+}
+
+/// A performance variable with its name, by which other recorders know it.
+#[derive(Clone, Copy, Debug)]
+struct Variable {
+    pvar: Pvar,
+    name: &'static str,
 }
 
 /// The performance variables that ride on spans.
 #[derive(Clone, Copy, Debug)]
 struct Pvars {
-    pool_depth: Pvar,
-    pool_runnable: Pvar,
-    pool_blocked: Pvar,
-    completion_queue_read: Pvar,
-    completion_queue_depth: Pvar,
-    completion_queue_limit: Pvar,
-    in_flight_requests: Pvar,
-    eager_overflows: Pvar,
-    database_wait_ns: Pvar,
-    bulk_bytes: Pvar,
+    pool_depth: Variable,
+    pool_runnable: Variable,
+    pool_blocked: Variable,
+    completion_queue_read: Variable,
+    completion_queue_depth: Variable,
+    completion_queue_limit: Variable,
+    in_flight_requests: Variable,
+    eager_overflows: Variable,
+    database_wait_ns: Variable,
+    bulk_bytes: Variable,
 }
 
 /// A moment from which an interval is measured; nothing while intervals are not recorded.
@@ -80,16 +97,23 @@ impl Timer {
     }
 }
 
+/// One side of a call. The span of Skopos is off, and its functions do nothing, while another recorder is at work.
+#[derive(Debug)]
+struct Side {
+    span: skopos_rpc::Span,
+    other: Option<Box<dyn TracedSide>>,
+}
+
 /// The origin's side of a call.
 #[derive(Debug)]
 pub struct OriginSpan {
-    span: skopos_rpc::Span,
+    side: Side,
 }
 
 /// The target's side of a call.
 #[derive(Debug)]
 pub struct TargetSpan {
-    span: skopos_rpc::Span,
+    side: Side,
     probe: Arc<Probe>,
     bulk_bytes: u64,
     database_wait_ns: Option<u64>,
@@ -106,7 +130,7 @@ impl Probe {
         config: &Config,
         tasks: &Tasks,
     ) -> Result<Arc<Self>> {
-        let Recording { stage, trace, segments } = *recording;
+        let Recording { stage, trace, segments, without_variables, other } = *recording;
         let mut options = Options::new(name).stage(stage).host("skopos-dataservice").sees(&SEEN);
         for (key, value) in config.recorded() {
             options = options.config(key, value);
@@ -117,15 +141,18 @@ impl Probe {
         if let Some(folder) = segments {
             options = options.dir(folder);
         }
-        // A service that is not observed at all has no segment either.
-        let recorder = match (stage, trace) {
-            (Stage::Off, None) => Recorder::off(),
-            _ => Recorder::start(options).map_err(Error::Recorder)?,
+        // A service that Skopos does not observe at all has no segment either.
+        let is_off = other.is_some() || stage == Stage::Off && trace.is_none();
+        let recorder = if is_off {
+            Recorder::off()
+        } else {
+            Recorder::start(options).map_err(Error::Recorder)?
         };
         let gauges = Arc::new(Gauges::default());
         let pvars = Pvars::register(&recorder, &gauges, tasks).map_err(Error::Recorder)?;
         let rpcs = ALL.map(|rpc| recorder.rpc(rpc.name()));
-        Ok(Arc::new(Self { recorder, rpcs, gauges, pvars }))
+        let other = other.cloned();
+        Ok(Arc::new(Self { recorder, other, rpcs, gauges, pvars, without_variables }))
     }
 
     /// The numbers that the RPC layer keeps of itself.
@@ -143,8 +170,7 @@ impl Probe {
     /// Starts a timer.
     #[must_use]
     pub fn timer(&self) -> Timer {
-        let measures = self.recorder.stage() == Stage::Full;
-        Timer(measures.then(Instant::now))
+        Timer(self.is_full().then(Instant::now))
     }
 
     /// Begins the origin's side of a call (t1).
@@ -152,32 +178,47 @@ impl Probe {
     pub fn origin(&self, rpc: Rpc, parent: Option<&Parent>, peer: PeerId) -> OriginSpan {
         let mut span = self.recorder.origin(self.rpcs[rpc.number() as usize], parent);
         span.peer(peer);
-        OriginSpan { span }
+        let other = self.other.as_ref().map(|other| other.origin(rpc, parent));
+        OriginSpan { side: Side { span, other } }
     }
 
     /// Begins the target's side of a call (t4). A context that cannot be read begins a request of its own.
     #[must_use]
-    pub fn target(self: &Arc<Self>, rpc: Rpc, context: &[u8; 32], peer: PeerId) -> TargetSpan {
-        let context = Context::from_bytes(context).unwrap_or_else(|_| {
+    pub fn target(self: &Arc<Self>, rpc: Rpc, bytes: &[u8; 32], peer: PeerId) -> TargetSpan {
+        let context = Context::from_bytes(bytes).unwrap_or_else(|_| {
             // The context of a caller that does not record.
             let unknown = Recorder::off().origin(self.rpcs[rpc.number() as usize], None);
             unknown.context()
         });
         let mut span = self.recorder.target(self.rpcs[rpc.number() as usize], &context);
         span.peer(peer);
-        TargetSpan { span, probe: Arc::clone(self), bulk_bytes: 0, database_wait_ns: None }
+        let other = self.other.as_ref().map(|other| other.target(rpc, bytes));
+        let side = Side { span, other };
+        TargetSpan { side, probe: Arc::clone(self), bulk_bytes: 0, database_wait_ns: None }
     }
 
-    /// Writes all that was recorded, and ends the recorder.
+    /// Writes or sends all that was recorded, and ends the recorder.
     ///
     /// # Errors
-    /// The trace cannot be written.
+    /// The trace cannot be written, or the spans cannot be sent.
     pub fn close(&self) -> Result<()> {
+        if let Some(other) = &self.other {
+            other.close()?;
+        }
         self.recorder.close().map_err(Error::Recorder)
     }
 
+    /// Whether intervals are recorded.
     fn is_full(&self) -> bool {
-        self.recorder.stage() == Stage::Full
+        match &self.other {
+            None => self.recorder.stage() == Stage::Full,
+            Some(other) => other.has_values(),
+        }
+    }
+
+    /// Whether performance variables are recorded.
+    fn has_variables(&self) -> bool {
+        !self.without_variables && self.is_full()
     }
 }
 
@@ -197,43 +238,80 @@ impl Pvars {
             let tasks = tasks.clone();
             move || read(&tasks)
         };
-        let level = |name, read| registry.register_source(name, Level, "", of(read));
+        let source = |name, class, read| Variable::source(registry, name, class, of(read));
+        let pooled = |name, read| Variable::source(registry, name, Level, pool(read));
         Ok(Self {
-            pool_depth: registry.register_source("pool_depth", Level, "", pool(Tasks::depth))?,
-            pool_runnable: registry.register_source(
-                "pool_runnable",
-                Level,
-                "",
-                pool(Tasks::runnable),
-            )?,
-            pool_blocked: registry.register_source(
-                "pool_blocked",
-                Level,
-                "",
-                pool(Tasks::blocked),
-            )?,
-            completion_queue_read: level("completion_queue_read", |g| {
+            pool_depth: pooled("pool_depth", Tasks::depth)?,
+            pool_runnable: pooled("pool_runnable", Tasks::runnable)?,
+            pool_blocked: pooled("pool_blocked", Tasks::blocked)?,
+            completion_queue_read: source("completion_queue_read", Level, |g| {
                 g.completion_queue_read.get()
             })?,
-            completion_queue_depth: level("completion_queue_depth", |g| {
+            completion_queue_depth: source("completion_queue_depth", Level, |g| {
                 g.completion_queue_depth.get()
             })?,
-            completion_queue_limit: registry.register_source(
-                "completion_queue_limit",
-                Size,
-                "",
-                of(|g| g.completion_queue_limit.get()),
-            )?,
-            in_flight_requests: level("in_flight_requests", |g| g.in_flight_requests.get())?,
-            eager_overflows: registry.register_source(
-                "eager_overflows",
-                Counter,
-                "",
-                of(|g| g.eager_overflows.get()),
-            )?,
-            database_wait_ns: registry.register("database_wait_ns", Timer, "ns")?,
-            bulk_bytes: registry.register("bulk_bytes", Size, "bytes")?,
+            completion_queue_limit: source("completion_queue_limit", Size, |g| {
+                g.completion_queue_limit.get()
+            })?,
+            in_flight_requests: source("in_flight_requests", Level, |g| {
+                g.in_flight_requests.get()
+            })?,
+            eager_overflows: source("eager_overflows", Counter, |g| g.eager_overflows.get())?,
+            database_wait_ns: Variable::of_span(registry, "database_wait_ns", Timer, "ns")?,
+            bulk_bytes: Variable::of_span(registry, "bulk_bytes", Size, "bytes")?,
         })
+    }
+}
+
+impl Variable {
+    /// Registers a variable of the process.
+    fn source(
+        registry: &Registry,
+        name: &'static str,
+        class: PvarClass,
+        read: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<Self, skopos_rpc::Error> {
+        Ok(Self { pvar: registry.register_source(name, class, "", read)?, name })
+    }
+
+    /// Registers a variable of a span.
+    fn of_span(
+        registry: &Registry,
+        name: &'static str,
+        class: PvarClass,
+        unit: &str,
+    ) -> Result<Self, skopos_rpc::Error> {
+        Ok(Self { pvar: registry.register(name, class, unit)?, name })
+    }
+}
+
+impl Side {
+    fn is_recorded(&self) -> bool {
+        self.span.is_recorded() || self.other.is_some()
+    }
+
+    /// Adds an interval that began with `timer` and ends now.
+    fn interval(&mut self, interval: Interval, timer: Timer) {
+        if let Some(ns) = timer.nanoseconds() {
+            self.span.interval(interval, ns);
+            if let Some(other) = &mut self.other {
+                other.interval(interval, ns);
+            }
+        }
+    }
+
+    fn value(&mut self, variable: &Variable, value: u64) {
+        self.span.pvar(&variable.pvar, value);
+        if let Some(other) = &mut self.other {
+            other.value(variable.name, value);
+        }
+    }
+
+    fn end(self, is_ok: bool) {
+        self.span.end(status(is_ok));
+        if let Some(other) = self.other {
+            other.end(is_ok);
+        }
     }
 }
 
@@ -241,53 +319,60 @@ impl OriginSpan {
     /// The context that travels with the request.
     #[must_use]
     pub fn context(&self) -> [u8; 32] {
-        self.span.context().to_bytes()
+        match &self.side.other {
+            None => self.side.span.context().to_bytes(),
+            Some(other) => other.context(),
+        }
     }
 
     /// Adds an interval that began with `timer` and ends now.
     pub fn interval(&mut self, interval: Interval, timer: Timer) {
-        if let Some(ns) = timer.nanoseconds() {
-            self.span.interval(interval, ns);
-        }
+        self.side.interval(interval, timer);
     }
 
     /// Runs with the completion callback (t14): samples the completion queue, and records the call.
     pub fn end(mut self, probe: &Probe, is_ok: bool) {
-        if self.span.is_recorded() && probe.is_full() {
+        let side = &mut self.side;
+        if side.is_recorded() && probe.has_variables() {
             let (pvars, gauges) = (&probe.pvars, &probe.gauges);
-            self.span.pvar(&pvars.completion_queue_read, gauges.completion_queue_read.get());
-            self.span.pvar(&pvars.completion_queue_depth, gauges.completion_queue_depth.get());
-            self.span.pvar(&pvars.completion_queue_limit, gauges.completion_queue_limit.get());
-            self.span.pvar(&pvars.in_flight_requests, gauges.in_flight_requests.get());
-            self.span.pvar(&pvars.eager_overflows, gauges.eager_overflows.get());
+            side.value(&pvars.completion_queue_read, gauges.completion_queue_read.get());
+            side.value(&pvars.completion_queue_depth, gauges.completion_queue_depth.get());
+            side.value(&pvars.completion_queue_limit, gauges.completion_queue_limit.get());
+            side.value(&pvars.in_flight_requests, gauges.in_flight_requests.get());
+            side.value(&pvars.eager_overflows, gauges.eager_overflows.get());
         }
-        self.span.end(status(is_ok));
+        self.side.end(is_ok);
     }
 }
 
 impl TargetSpan {
     /// Begins the execution (t5): samples the pool.
     pub fn begin(&mut self, tasks: &Tasks) {
-        self.span.begin();
-        if self.span.is_recorded() && self.probe.is_full() {
+        let side = &mut self.side;
+        side.span.begin();
+        if let Some(other) = &mut side.other {
+            other.begin();
+        }
+        if side.is_recorded() && self.probe.has_variables() {
             let pvars = &self.probe.pvars;
-            self.span.pvar(&pvars.pool_depth, tasks.depth());
-            self.span.pvar(&pvars.pool_runnable, tasks.runnable());
-            self.span.pvar(&pvars.pool_blocked, tasks.blocked());
+            side.value(&pvars.pool_depth, tasks.depth());
+            side.value(&pvars.pool_runnable, tasks.runnable());
+            side.value(&pvars.pool_blocked, tasks.blocked());
         }
     }
 
     /// The request, for calls that belong to it.
     #[must_use]
     pub fn parent(&self) -> Parent {
-        self.span.context()
+        match &self.side.other {
+            None => self.side.span.context(),
+            Some(other) => other.parent(),
+        }
     }
 
     /// Adds an interval that began with `timer` and ends now.
     pub fn interval(&mut self, interval: Interval, timer: Timer) {
-        if let Some(ns) = timer.nanoseconds() {
-            self.span.interval(interval, ns);
-        }
+        self.side.interval(interval, timer);
     }
 
     /// Counts bytes of bulk.
@@ -298,7 +383,10 @@ impl TargetSpan {
     /// Takes the time since `timer` out of the exclusive time: it was another call's.
     pub fn exclude(&mut self, timer: Timer) {
         if let Some(ns) = timer.nanoseconds() {
-            self.span.exclude(ns);
+            self.side.span.exclude(ns);
+            if let Some(other) = &mut self.side.other {
+                other.interval(Interval::Children, ns);
+            }
         }
     }
 
@@ -311,20 +399,24 @@ impl TargetSpan {
 
     /// Ends the execution (t8).
     pub fn executed(&mut self) {
-        self.span.respond();
+        self.side.span.respond();
+        if let Some(other) = &mut self.side.other {
+            other.respond();
+        }
     }
 
     /// Runs when the response is sent (t13), and records the call.
     pub fn end(mut self, is_ok: bool) {
-        if self.span.is_recorded() && self.probe.is_full() {
+        let side = &mut self.side;
+        if side.is_recorded() && self.probe.has_variables() {
             if let Some(ns) = self.database_wait_ns {
-                self.span.pvar(&self.probe.pvars.database_wait_ns, ns);
+                side.value(&self.probe.pvars.database_wait_ns, ns);
             }
             if self.bulk_bytes > 0 {
-                self.span.pvar(&self.probe.pvars.bulk_bytes, self.bulk_bytes);
+                side.value(&self.probe.pvars.bulk_bytes, self.bulk_bytes);
             }
         }
-        self.span.end(status(is_ok));
+        self.side.end(is_ok);
     }
 }
 

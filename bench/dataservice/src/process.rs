@@ -25,6 +25,7 @@ use crate::provider::keyvalue::KeyValue;
 use crate::provider::object::Object;
 use crate::provider::sequencer::{Clients, Sequencer};
 use crate::server::{Options, Server};
+use crate::tracer::Tracer;
 
 /// The line that says that a process can work.
 pub const READY: &str = "ready";
@@ -45,6 +46,10 @@ pub struct Common {
     pub trace: Option<PathBuf>,
     /// Folder of the recorder's segment, instead of the runtime directory.
     pub segments: Option<PathBuf>,
+    /// Whether performance variables are left out.
+    pub without_variables: bool,
+    /// The recorder that records instead of Skopos.
+    pub other: Option<Arc<dyn Tracer>>,
     /// The knobs.
     pub config: Config,
 }
@@ -175,6 +180,8 @@ impl Common {
             stage: self.stage,
             trace: self.trace.as_deref(),
             segments: self.segments.as_deref(),
+            without_variables: self.without_variables,
+            other: self.other.as_ref(),
         };
         Probe::start(&self.name, &recording, &self.config, &pool.tasks())
     }

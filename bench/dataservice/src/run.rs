@@ -119,9 +119,9 @@ fn figure(value: f64) -> Figure {
     }
 }
 
-/// Four significant digits: more than any of these numbers has.
+/// Four significant digits: more than any measured number has. A count is exact.
 fn short(value: f64) -> f64 {
-    format!("{value:.3e}").parse().unwrap_or(value)
+    if value.fract() == 0.0 { value } else { format!("{value:.3e}").parse().unwrap_or(value) }
 }
 
 impl Machine {
@@ -157,4 +157,14 @@ fn field(path: &str, name: &str) -> Option<String> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then(|| value.trim().to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_exact_and_a_measured_number_has_four_digits() {
+        assert_eq!([short(5_108_213.0), short(17.154_321)], [5_108_213.0, 17.15]);
+    }
 }

@@ -143,6 +143,15 @@ fn ours(recorder: Recorder) -> Vec<Variant> {
     vec![
         Variant::new("nothing", || { black_box(REQUESTS); }, || ()),
         Variant::new("skopos, off", one, flush),
+        Variant::new(
+            "skopos, off, a look at the stage",
+            move || {
+                if black_box(recorder.stage()) != Stage::Off {
+                    one();
+                }
+            },
+            flush,
+        ),
         Variant::new("skopos, context", one, flush),
         Variant::new("skopos, spans", one, flush),
         Variant::new("skopos, full with two intervals", full, flush),
@@ -150,13 +159,18 @@ fn ours(recorder: Recorder) -> Vec<Variant> {
 }
 
 fn report(rounds: usize, variants: &[Variant], counters: &Value) -> Value {
+    // The first records nothing and calls no recorder: it is the cost of the loop.
+    let empty = &variants[0].caller;
     let rows: Vec<Value> = variants
         .iter()
         .map(|v| {
+            let beyond: Vec<f64> = v.caller.iter().zip(empty).map(|(own, empty)| own - empty).collect();
             json!({
                 "name": v.name,
                 "caller_ns": median(&v.caller),
                 "process_ns": median(&v.process),
+                "beyond_ns": median(&beyond),
+                "beyond_rounds": beyond,
                 "caller_rounds": v.caller,
                 "process_rounds": v.process,
                 "exported": v.exported,

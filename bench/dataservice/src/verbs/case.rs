@@ -1,9 +1,9 @@
 //! `skopos-dataservice case NAME`: a case with all its processes.
 
 use clap::builder::PossibleValuesParser;
-use skopos_dataservice::Result;
-use skopos_dataservice::case::{Outcome, table};
 
+use crate::Result;
+use crate::case::{Outcome, table};
 use crate::verbs::options::Recording;
 use crate::verbs::{print, print_json};
 

@@ -1,14 +1,14 @@
 //! `skopos-dataservice cases`: C1 to C7 in turn, and the gain of each change of configuration.
 
 use clap::value_parser;
-use skopos_dataservice::Result;
-use skopos_dataservice::case::measure::{Measured, measure};
-use skopos_dataservice::case::table;
-use skopos_dataservice::children::Launcher;
-use skopos_dataservice::process::Work;
-use skopos_dataservice::run::{Row, Run};
-use skopos_dataservice::statistics::Median;
 
+use crate::Result;
+use crate::case::measure::{Measured, measure};
+use crate::case::table;
+use crate::children::Launcher;
+use crate::process::Work;
+use crate::run::{Row, Run};
+use crate::statistics::Median;
 use crate::verbs::{print, print_json};
 
 /// The method and its limits.

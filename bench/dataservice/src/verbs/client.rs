@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use skopos_dataservice::load::Size;
-use skopos_dataservice::process::{self, Work};
-use skopos_dataservice::{Error, Result};
 
+use crate::load::Size;
+use crate::process::{self, Work};
+use crate::tracer::Start;
 use crate::verbs::options::Process;
+use crate::{Error, Result};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
@@ -24,8 +25,8 @@ pub(crate) struct Arguments {
     process: Process,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let common = arguments.process.common()?;
+pub(crate) fn run(arguments: &Arguments, start: Option<Start>) -> Result<()> {
+    let common = arguments.process.common(start)?;
     let size: Size = serde_json::from_str(&arguments.size)
         .map_err(|source| Error::Json { doing: "read --size", source })?;
     let work = match arguments.load.as_str() {

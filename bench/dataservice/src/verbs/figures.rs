@@ -1,10 +1,9 @@
 //! `skopos-dataservice figures`: the dominant callpaths of `mobject`, and the steps of a store of `sonata`.
 
-use skopos_dataservice::Result;
-use skopos_dataservice::case::figures::figures;
-use skopos_dataservice::children::Launcher;
-use skopos_dataservice::run::Run;
-
+use crate::Result;
+use crate::case::figures::figures;
+use crate::children::Launcher;
+use crate::run::Run;
 use crate::verbs::print_json;
 
 /// Prints a raw run.

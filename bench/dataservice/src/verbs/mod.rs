@@ -11,7 +11,7 @@ pub(crate) mod options;
 use std::error::Error as _;
 use std::io::Write;
 
-use skopos_dataservice::{Error, Result};
+use crate::{Error, Result};
 
 /// Prints an error with its causes.
 pub(crate) fn say_failure(error: &Error) {

@@ -1,13 +1,16 @@
 //! Options that several verbs have.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
-use skopos_dataservice::children::Launcher;
-use skopos_dataservice::config::Config;
-use skopos_dataservice::process::Common;
-use skopos_dataservice::{Error, Result};
 use skopos_rpc::Stage;
+
+use crate::children::Launcher;
+use crate::config::Config;
+use crate::process::Common;
+use crate::tracer::{Setup, Start, Tracer};
+use crate::{Error, Result};
 
 /// Options of recording.
 #[derive(Args, Clone, Debug)]
@@ -21,6 +24,9 @@ pub(crate) struct Recording {
     /// The amount that is recorded: off, context, spans or full. The default is full with --trace, and off without.
     #[arg(long, value_parser = stage)]
     stage: Option<Stage>,
+    /// Leave out performance variables.
+    #[arg(long)]
+    without_variables: bool,
 }
 
 /// Options of a process of the service.
@@ -35,6 +41,9 @@ pub(crate) struct Process {
     /// The knobs that differ from their defaults, as JSON: '{"execution_streams": 20}'.
     #[arg(long, default_value = "{}")]
     config: String,
+    /// Collector of spans, as http://HOST:PORT: the recorder that the program brings records instead of Skopos.
+    #[arg(long, value_name = "URL")]
+    collector: Option<String>,
     /// End with the process that started this one.
     #[arg(long)]
     with_parent: bool,
@@ -69,6 +78,7 @@ impl Recording {
             stage: self.stage(),
             trace: self.trace.clone(),
             segments: self.segments.clone(),
+            without_variables: self.without_variables,
             ..launcher()?
         })
     }
@@ -83,12 +93,15 @@ pub(crate) fn launcher() -> Result<Launcher> {
         stage: Stage::Off,
         trace: None,
         segments: None,
+        without_variables: false,
+        collector: None,
         config: Config::default(),
     })
 }
 
 impl Process {
-    pub(crate) fn common(&self) -> Result<Common> {
+    /// The settings of this process; `start` starts the recorder that the program brings.
+    pub(crate) fn common(&self, start: Option<Start>) -> Result<Common> {
         if self.with_parent {
             let signal = Some(rustix::process::Signal::KILL);
             rustix::process::set_parent_process_death_signal(signal).map_err(|error| {
@@ -105,8 +118,19 @@ impl Process {
             stage: self.recording.stage(),
             trace: self.recording.trace.clone(),
             segments: self.recording.segments.clone(),
+            without_variables: self.recording.without_variables,
+            other: self.other(start)?,
             config: serde_json::from_str(&self.config)
                 .map_err(|source| Error::Json { doing: "read --config", source })?,
         })
+    }
+
+    /// Starts the recorder that records instead of Skopos, if there is a collector for it.
+    fn other(&self, start: Option<Start>) -> Result<Option<Arc<dyn Tracer>>> {
+        let Some(collector) = &self.collector else { return Ok(None) };
+        let missing = || Error::Tracer("this program brings none; `skopos-peers-rpc` does".into());
+        let has_values = self.recording.stage() == Stage::Full;
+        let start = start.ok_or_else(missing)?;
+        start(&Setup { collector, has_values }).map(Some)
     }
 }

@@ -3,22 +3,24 @@
 use std::time::Duration;
 
 use clap::value_parser;
-use skopos_dataservice::Result;
-use skopos_dataservice::children::Launcher;
-use skopos_dataservice::overhead::{Options, Outcome, measure};
-use skopos_dataservice::run::{Row, Run};
-use skopos_dataservice::statistics::Median;
 
+use crate::Result;
+use crate::children::Launcher;
+use crate::overhead::{Options, Outcome, measure};
+use crate::run::{Row, Run};
+use crate::statistics::Median;
 use crate::verbs::{print, print_json};
 
 /// The throughput that full recording may cost.
 const GOAL_PERCENT: f64 = 3.0;
 
 /// The method and its limits.
-const NOTES: [&str; 3] = [
+const NOTES: [&str; 5] = [
     "A service at each stage, and a second one without recording, take turns in short slices in random order; all are started anew in each launch. An overhead is the median of the launches; a launch's is the median of its rounds, each against the slice without recording of the same round. The intervals are of order statistics.",
     "The second service without recording has no overhead: its number is the noise.",
+    "Stage 2 of Skopos has no intervals; stage 2 of the paper has them, and is full without variables here.",
     "Processor time is that of all processes of the service, by the scheduler.",
+    "OpenTelemetry, if it is there, is its own SDK with its batch processor and its exporter by HTTP, one span for each side of a call; full has the intervals and variables of Skopos as attributes. Its context travels as 25 bytes. The processor time of the collector is not in its rows. All services rest for a time after each slice then, and their processor time has that rest.",
 ];
 
 #[derive(clap::Args, Debug)]
@@ -38,6 +40,10 @@ pub(crate) struct Arguments {
     /// Keys of a put; 1 is the smallest call. Several are measured one after the other.
     #[arg(long, default_values_t = [1, 64], value_delimiter = ',', value_parser = value_parser!(u32).range(1..=512))]
     batch: Vec<u32>,
+    /// Collector of spans, as http://HOST:PORT: measure the recorder that the program brings too. After each slice the
+    /// services rest until the spans are written or sent.
+    #[arg(long, value_name = "URL")]
+    collector: Option<String>,
     /// Print the result as JSON, with each slice.
     #[arg(long)]
     json: bool,
@@ -52,6 +58,7 @@ pub(crate) fn run(arguments: &Arguments, launcher: &Launcher) -> Result<()> {
             slice: Duration::from_millis(arguments.slice),
             writers: arguments.writers,
             batch_size: *batch_size,
+            collector: arguments.collector.clone(),
         };
         let outcome = measure(launcher, &options)?;
         if arguments.json {
@@ -84,8 +91,6 @@ fn rows(outcome: &Outcome) -> Vec<Row> {
             row("latency p50", "us", variant.p50_us),
             row("latency p99", "us", variant.p99_us),
             row("processor time of a call", "us", variant.cpu_us_per_call),
-            row("records", "", variant.records as f64),
-            row("records lost", "", variant.records_lost as f64),
             match variant.name {
                 "full" => {
                     let is_met = is_below(&variant.throughput_overhead_percent, GOAL_PERCENT);
@@ -97,6 +102,14 @@ fn rows(outcome: &Outcome) -> Vec<Row> {
             overhead("p50 longer", &variant.p50_overhead_percent),
             overhead("p99 longer", &variant.p99_overhead_percent),
         ]);
+        match variant.records_lost {
+            Some(lost) => rows.extend([
+                row("records", "", variant.records as f64),
+                row("records lost", "", lost as f64),
+            ]),
+            // Its collector counts the spans that arrive.
+            None => rows.push(row("spans", "", variant.records as f64)),
+        }
     }
     rows
 }
@@ -140,7 +153,7 @@ fn text(outcome: &Outcome) -> String {
             variant.p99_us,
             variant.cpu_us_per_call,
             variant.records,
-            variant.records_lost,
+            variant.records_lost.map_or_else(|| "-".to_owned(), |lost| lost.to_string()),
             percent(&variant.cpu_overhead_percent),
             percent(&variant.throughput_overhead_percent),
             percent(&variant.p50_overhead_percent),

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use skopos_dataservice::{Result, process};
-
+use crate::tracer::Start;
 use crate::verbs::options::Process;
+use crate::{Result, process};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     process: Process,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let common = arguments.process.common()?;
+pub(crate) fn run(arguments: &Arguments, start: Option<Start>) -> Result<()> {
+    let common = arguments.process.common(start)?;
     process::serve(&common, &arguments.socket, &mut std::io::stdout())
 }

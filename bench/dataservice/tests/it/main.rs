@@ -5,3 +5,4 @@ mod data;
 mod hostile;
 mod processes;
 mod traces;
+mod tracers;

@@ -31,6 +31,16 @@ fn the_folder_of_traces_of_a_server_is_made() {
 }
 
 #[test]
+fn a_collector_without_a_recorder_for_it_is_refused() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skopos-dataservice"));
+    command.args(["server", "--name", "kv", "--socket", "/proc/none/s"]);
+    command.args(["--collector", "http://127.0.0.1:1"]).stdin(Stdio::null());
+    let refused = command.output().expect("it runs");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && text.contains("this program brings none"), "{text}");
+}
+
+#[test]
 fn a_server_ends_when_its_last_client_is_killed() {
     let folder = Folder::new().expect("a folder");
     let launcher = launcher(None);

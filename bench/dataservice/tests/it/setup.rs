@@ -16,6 +16,7 @@ use skopos_dataservice::provider::object::Object;
 use skopos_dataservice::provider::sequencer::{Clients, Sequencer};
 use skopos_dataservice::reply::{Answer, Reply};
 use skopos_dataservice::server::{Options, Server};
+use skopos_dataservice::tracer::Tracer;
 use skopos_rpc::Stage;
 
 /// A service in one process. Fields are dropped in their order: clients before servers.
@@ -32,12 +33,17 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn start(config: &Config) -> Self {
+        Self::recorded_by(config, None)
+    }
+
+    /// Starts a service that another recorder records.
+    pub(crate) fn recorded_by(config: &Config, other: Option<&Arc<dyn Tracer>>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         let server_pool = Pool::start("server", config.execution_streams).expect("a pool");
         let probe = Probe::start(
             "server",
-            &Recording { stage: Stage::Off, ..Recording::default() },
+            &Recording { stage: Stage::Off, other, ..Recording::default() },
             config,
             &server_pool.tasks(),
         );
@@ -109,5 +115,13 @@ pub(crate) fn launcher(trace: Option<PathBuf>) -> Launcher {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_skopos-dataservice"));
     // Beside the trace, so that no segment of a killed process stays in the runtime directory.
     let segments = trace.as_ref().map(|folder| folder.join("segments"));
-    Launcher { program, stage, trace, segments, config: Config::default() }
+    Launcher {
+        program,
+        stage,
+        trace,
+        segments,
+        without_variables: false,
+        collector: None,
+        config: Config::default(),
+    }
 }

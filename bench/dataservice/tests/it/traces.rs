@@ -5,7 +5,8 @@ use std::path::Path;
 
 use skopos_dataservice::case::findings::findings;
 use skopos_dataservice::case::{Case, table};
-use skopos_dataservice::view::View;
+use skopos_dataservice::children::Launcher;
+use skopos_dataservice::view::{Side, View};
 use skopos_rpc::{Interval, Kind};
 
 use crate::setup::launcher;
@@ -95,6 +96,21 @@ fn every_interval_of_the_paper_is_measured() {
     }
     let origin = view.of(Kind::Origin, store).next().expect("a call");
     assert!(view.pvar(origin, "eager_overflows").is_some_and(|count| count > 0));
+}
+
+#[test]
+fn a_trace_without_variables_has_its_intervals() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut case = table::find("sonata").expect("a case");
+    (case.size.events, case.config.batch_size) = (400, 200);
+    let full = launcher(Some(folder.path().to_owned()));
+    case.run(&Launcher { without_variables: true, ..full }).expect("it runs");
+    let view = read(folder.path());
+    let count = |has: &dyn Fn(&Side) -> bool| view.sides.iter().filter(|side| has(side)).count();
+    assert!(count(&|side| side.interval(Interval::InputSerialization).is_some()) > 0);
+    for name in ["in_flight_requests", "pool_depth", "eager_overflows"] {
+        assert_eq!(count(&|side| view.pvar(side, name).is_some()), 0, "{name}");
+    }
 }
 
 /// The parts of a case's calls that wait for an execution stream, and for the backend.

@@ -71,9 +71,21 @@ fn measured(rounds: usize, scratch: &Path) -> Result<Vec<Row>, String> {
 }
 
 /// Spans that a collector took, and the processor time that it spent.
-struct Taken {
-    spans: u64,
-    seconds: f64,
+pub(super) struct Taken {
+    pub(super) spans: u64,
+    pub(super) seconds: f64,
+}
+
+impl Taken {
+    /// Processor time for a span, us.
+    pub(super) fn cost(&self) -> Figure {
+        Figure::Known(self.seconds * 1e6 / self.spans.max(1) as f64)
+    }
+
+    /// The part of the spans that were sent, in percent.
+    pub(super) fn arrived(&self, sent: u64) -> Figure {
+        Figure::Known(100.0 * self.spans as f64 / sent.max(1) as f64)
+    }
 }
 
 /// The outcome of both ways.
@@ -105,8 +117,6 @@ fn rows(json: &Json, sent: &Sent) -> Vec<Row> {
         Figure::Known(service) => Figure::Known(service + export),
         unknown => unknown,
     };
-    let cost = |taken: &Taken| Figure::Known(taken.seconds * 1e6 / taken.spans.max(1) as f64);
-    let arrived = |taken: &Taken, of: u64| Figure::Known(100.0 * taken.spans as f64 / of as f64);
     let row = |metric: &str, unit, value, peer, better| {
         Row::of(CASE, metric, unit, value, better).beside("opentelemetry", peer)
     };
@@ -131,15 +141,15 @@ fn rows(json: &Json, sent: &Sent) -> Vec<Row> {
         row(
             "processor time for a span, collector",
             "us",
-            cost(&sent.ours),
-            cost(&sent.theirs),
+            sent.ours.cost(),
+            sent.theirs.cost(),
             Better::Neither,
         ),
         row(
             "spans that the collector took",
             "%",
-            arrived(&sent.ours, sent.spans),
-            arrived(&sent.theirs, sent.calls),
+            sent.ours.arrived(sent.spans),
+            sent.theirs.arrived(sent.calls),
             Better::Neither,
         ),
         Row::new(CASE, "rate of the export", "spans/s", rate, Better::Higher),
@@ -147,15 +157,15 @@ fn rows(json: &Json, sent: &Sent) -> Vec<Row> {
 }
 
 /// A running collector. Ends when dropped.
-struct Collector {
+pub(super) struct Collector {
     process: Process,
-    address: String,
+    pub(super) address: String,
     metrics: String,
     accepted: u64,
 }
 
 impl Collector {
-    fn start(scratch: &Path) -> Result<Self, String> {
+    pub(super) fn start(scratch: &Path) -> Result<Self, String> {
         let program =
             program().ok_or("`scripts/setup bench` builds a collector of OpenTelemetry")?;
         let [port, metrics] = [free_port()?, free_port()?];
@@ -181,12 +191,12 @@ impl Collector {
     }
 
     /// Seconds that it has spent on a processor.
-    fn cpu(&self) -> Result<f64, String> {
+    pub(super) fn cpu(&self) -> Result<f64, String> {
         Ok(threads_of(self.process.pid())?.values().sum::<u64>() as f64 / 1e9)
     }
 
     /// Waits until it has counted `expected` more spans, or counts no more. Returns them, and its time since `before`.
-    fn took(&mut self, expected: u64, before: f64) -> Result<Taken, String> {
+    pub(super) fn took(&mut self, expected: u64, before: f64) -> Result<Taken, String> {
         let (begun, goal) = (Instant::now(), self.accepted + expected);
         let mut now = self.counted()?;
         while now < goal && begun.elapsed() < READY {

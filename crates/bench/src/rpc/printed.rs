@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::child::finish;
 use crate::report::Figure;
 
-/// The longest time of one program: the overhead of the service takes five minutes in full.
+/// The longest time of one program: the overhead of the service takes twenty minutes in full, beside OpenTelemetry.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Runs a program that prints JSON.

@@ -11,7 +11,7 @@ use skopos_steer::tiers::{Declared, Engine, Prefetcher, Settings, Stats, TierSpe
 
 use super::others::{Filled, Load};
 use super::setting::{EQUAL, FAST, MEMORY, SHARED, SLOW, Setting};
-use super::work::{self, FILES, IMAGE_BYTES, VPIC_BYTES};
+use super::work::{self, IMAGE_BYTES, IMAGES, VPIC_BYTES};
 use crate::outcome::Outcome;
 
 /// The engines of the paper.
@@ -69,8 +69,9 @@ const SETTLE: Duration = Duration::from_millis(300);
 /// Threads that bring images up: one, because a disk with seeks is the slowest when it is read at two places.
 const WORKERS: usize = 1;
 
+/// Folders below that of a tier: the files of a run, and the images of Montage, which all runs read.
 const RUN: &str = "run";
-const IMAGES: &str = "images";
+const SOURCE: &str = "images";
 
 impl Middleware {
     pub(super) const ALL: [Self; 3] = [Self::Placement, Self::Prefetching, Self::Replication];
@@ -137,7 +138,7 @@ pub(super) fn run(
             continue;
         }
         let is_source = middleware == Middleware::Prefetching && *name == SLOW;
-        tiers.push(setting.tier(name, if is_source { IMAGES } else { RUN }, *capacity)?);
+        tiers.push(setting.tier(name, if is_source { SOURCE } else { RUN }, *capacity)?);
     }
     let engine = Arc::new(open(setting, tiers, choice)?);
     std::thread::sleep(SETTLE);
@@ -214,14 +215,14 @@ fn others(
 
 /// Writes the images of Montage to the slow tier, once for all runs.
 fn lay_out(setting: &Setting) -> Outcome<()> {
-    let home = setting.root(SLOW)?.join(IMAGES).join("home");
+    let home = setting.root(SLOW)?.join(SOURCE).join("home");
     if home.is_dir() {
         return Ok(());
     }
     fs::create_dir_all(&home)?;
-    for number in 0..FILES {
+    for number in 0..IMAGES {
         let path = home.join(work::image(number));
-        let from = number * (setting.noise.len() - IMAGE_BYTES) / FILES;
+        let from = number * (setting.noise.len() - IMAGE_BYTES) / IMAGES;
         fs::write(&path, &setting.noise[from..from + IMAGE_BYTES])?;
         let file = File::open(&path)?;
         file.sync_all()?;

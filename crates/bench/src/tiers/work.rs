@@ -10,9 +10,15 @@ use skopos_steer::tiers::{Engine, Prefetcher};
 use crate::outcome::Outcome;
 
 pub(super) const PROCESSES: usize = 4;
+/// Steps of VPIC-IO, as in the paper.
 pub(super) const STEPS: usize = 16;
-/// Files of a run.
-pub(super) const FILES: usize = PROCESSES * STEPS;
+/// Files of VPIC-IO.
+const FILES: usize = PROCESSES * STEPS;
+/// Steps of Montage: twice those of the paper. Other programs come and go within 0.8 to 1.7 s, and 16 steps take 2 s, so that one
+/// burst would decide a run. The paper's applications run for minutes.
+const MONTAGE_STEPS: usize = 32;
+/// Images of Montage.
+pub(super) const IMAGES: usize = PROCESSES * MONTAGE_STEPS;
 /// Mean bytes of a process in a step of VPIC-IO: 32 MB of 2560 processes, by 10,000 and four processes.
 pub(super) const VPIC_BYTES: usize = 2_048_000;
 /// Bytes of an image of Montage: 10 MB of 2560 processes, by 10,000 and four processes.
@@ -31,7 +37,7 @@ fn particles(step: usize, process: usize) -> String {
 
 /// Returns the name of an image of Montage.
 pub(super) fn image(number: usize) -> String {
-    format!("image-{number:02}")
+    format!("image-{number:03}")
 }
 
 /// Writes the files of VPIC-IO, with sizes of mean `bytes` that differ between processes by `skew`. Returns the seconds in
@@ -66,7 +72,7 @@ pub(super) fn write(
 /// Reads the files of VPIC-IO like BD-CATS: as many reads as there are files, each once without skew. Returns the seconds
 /// in reads, of the slowest process in each step.
 pub(super) fn read_particles(engine: &Engine, (seed, skew): (u64, f64)) -> Outcome<f64> {
-    let reads = accesses(seed, skew);
+    let reads = accesses(seed, skew, FILES);
     let mut seconds = 0.0;
     for step in reads.chunks(PROCESSES) {
         seconds += together(|process| {
@@ -85,7 +91,7 @@ pub(super) fn read_images(
     prefetcher: Option<&Prefetcher>,
     (seed, skew): (u64, f64),
 ) -> Outcome<f64> {
-    let reads = accesses(seed, skew);
+    let reads = accesses(seed, skew, IMAGES);
     let steps: Vec<&[usize]> = reads.chunks(PROCESSES).collect();
     let announce = |step: usize| {
         for file in steps.get(step).into_iter().flat_map(|files| files.iter()) {
@@ -124,16 +130,16 @@ fn together(work: impl Fn(usize) -> Outcome<()> + Sync) -> Outcome<f64> {
     unpoisoned(failed.into_inner()).map_or(Ok(seconds), Err)
 }
 
-/// The files that are read, in their order: each once without skew, else drawn by a Zipf distribution over files in a random
-/// order.
-fn accesses(seed: u64, skew: f64) -> Vec<usize> {
+/// The files that are read, in their order, as many reads as there are files: each once without skew, else drawn by a Zipf
+/// distribution over files in a random order.
+fn accesses(seed: u64, skew: f64, files: usize) -> Vec<usize> {
     let mut random = SplitMix64::new(seed ^ 0x5eed);
-    let order = permutation(&mut random, FILES);
+    let order = permutation(&mut random, files);
     if skew == 0.0 {
         return order;
     }
-    let shares = shares(FILES, skew);
-    (0..FILES).map(|_| order[drawn(&shares, random.unit())]).collect()
+    let shares = shares(files, skew);
+    (0..files).map(|_| order[drawn(&shares, random.unit())]).collect()
 }
 
 /// The Zipf distribution: shares of `count` ranks, which sum to 1.
@@ -163,18 +169,19 @@ fn permutation(random: &mut SplitMix64, count: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn accesses_follow_their_seed_and_skew() {
-        let mut even = accesses(1, 0.0);
+        let mut even = accesses(1, 0.0, FILES);
         even.sort_unstable();
         assert_eq!(even, (0..FILES).collect::<Vec<_>>());
-        assert_eq!(accesses(1, 1.2), accesses(1, 1.2));
-        assert_ne!(accesses(1, 1.2), accesses(2, 1.2));
-        let distinct =
-            |skew| accesses(3, skew).into_iter().collect::<std::collections::BTreeSet<_>>().len();
-        assert!(distinct(1.2) < distinct(0.6) && distinct(0.6) < FILES);
+        assert_eq!(accesses(1, 1.2, IMAGES), accesses(1, 1.2, IMAGES));
+        assert_ne!(accesses(1, 1.2, IMAGES), accesses(2, 1.2, IMAGES));
+        let distinct = |skew| accesses(3, skew, IMAGES).into_iter().collect::<BTreeSet<_>>().len();
+        assert!(distinct(1.2) < distinct(0.6) && distinct(0.6) < IMAGES);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! It serves `echo.Echo` on a free port, calls itself a thousand times, and leaves its trace in the folder `traces`, for
-//! `skopos trace findings traces`. With `serve ADDRESS` before the folder it serves other clients until its input ends.
+//! `skopos trace findings --trace traces`. With `serve ADDRESS` before the folder it serves other clients until its input ends.
 
 mod echo;
 
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         let mut answers = client.chat(vec![Bytes::from_static(b"hello"); 3]).await?;
         while answers.message().await?.is_some() {}
-        println!("{CALLS} calls; now: skopos trace findings {folder}");
+        println!("{CALLS} calls; now: skopos trace findings --trace {folder}");
     }
     Recorder::global().close()?;
     Ok(())

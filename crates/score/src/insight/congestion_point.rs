@@ -54,7 +54,7 @@ fn compute(subject: &Subject, inputs: &Inputs<'_>) -> Outcome {
 }
 
 /// Returns bytes with two digits and a decimal unit: `1.2 MB`.
-fn amount(bytes: u64) -> String {
+pub(super) fn amount(bytes: u64) -> String {
     let bytes = bytes as f64;
     let scaled =
         [("GB", 1e9), ("MB", 1e6), ("kB", 1e3)].into_iter().find(|(_, unit)| bytes >= *unit);

@@ -7,7 +7,7 @@ use skopos_model::schema::Metric;
 use super::*;
 use crate::input::Input;
 
-/// A built-in insight: a row of the paper's Table 1, or one about paths of packets.
+/// A built-in insight: a row of the paper's Table 1, or one about paths of packets or slow devices.
 #[derive(Debug)]
 pub struct Definition {
     /// Name, help, unit and type: a metric of `schema/insight.toml`.

@@ -32,6 +32,7 @@ mod network_health;
 mod path_health;
 mod congestion_point;
 mod slow_pair;
+mod slow_device;
 mod device_fault_tolerance;
 mod device_degradation_rate;
 mod node_availability;

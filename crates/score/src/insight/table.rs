@@ -4,7 +4,8 @@ use super::definition::Definition;
 use super::*;
 
 /// The rows of Table 1 in their order. Each row has one metric, except device load, which has a
-/// second metric that is easier to use. After them come the insights about paths of packets.
+/// second metric that is easier to use. After them come the insights about paths of packets,
+/// and the one about slow devices.
 pub static DEFINITIONS: &[&Definition] = &[
     &msca::DEFINITION,
     &interference_factor::DEFINITION,
@@ -25,4 +26,5 @@ pub static DEFINITIONS: &[&Definition] = &[
     &path_health::DEFINITION,
     &congestion_point::DEFINITION,
     &slow_pair::DEFINITION,
+    &slow_device::DEFINITION,
 ];

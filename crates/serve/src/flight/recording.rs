@@ -4,6 +4,7 @@ use std::path::Path;
 
 use skopos_rpc::Recorder;
 use skopos_rpc::host::tonic::options;
+use skopos_term::Failure;
 
 /// The name of the service in traces.
 const NAME: &str = "skopos-hub";
@@ -17,8 +18,12 @@ impl Recording {
     /// keep it from answering.
     pub(super) fn start(dir: &Path) -> Self {
         let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let recorder = Recorder::start(options(NAME).dir(dir).node(&node));
-        Self(recorder.unwrap_or_default())
+        let started = Recorder::start(options(NAME).dir(dir).node(&node));
+        Self(started.unwrap_or_else(|error| {
+            let why = Failure::new("the hub does not record its own calls").because(&error);
+            skopos_term::tell(format!("warning: {}", why.in_one_line()));
+            Recorder::off()
+        }))
     }
 
     /// Returns the recorder, for layers.

@@ -219,6 +219,23 @@ fn tokio_stream(data: FlightData) -> impl futures_util::Stream<Item = FlightData
 }
 
 #[test]
+fn a_hub_records_its_own_calls() {
+    let server = FlightServer::start();
+    let answered = block_on(async {
+        let query = CommandStatementQuery { query: "SELECT 1".to_owned(), transaction_id: None };
+        let mut client = server.client().await;
+        client.get_flight_info(FlightDescriptor::new_cmd(query.as_any().encode_to_vec())).await
+    });
+    assert!(answered.is_ok(), "{answered:?}");
+    let sql = "SELECT count(*) AS n FROM spans WHERE side = 'target' \
+               AND name = 'arrow.flight.protocol.FlightService/GetFlightInfo'";
+    eventually("the agent collects them", || {
+        let ran = server.up.run(&["sql", "--json", sql]);
+        ran.code == 0 && ran.json()["rows"][0]["n"] == 1
+    });
+}
+
+#[test]
 fn malformed_requests_are_refused_and_counted() {
     let server = FlightServer::start();
     let seed = 0x5eed_0ff1_1947;

@@ -62,7 +62,7 @@ fn all_insights_are_shown_each_with_a_value_or_a_reason() {
     let insights = shown["insights"].as_array().expect("a list");
     let rows: std::collections::BTreeSet<u64> =
         definitions.iter().filter_map(|d| d["row"].as_u64()).collect();
-    assert_eq!(rows, (1..=18).collect());
+    assert_eq!(rows, (1..=19).collect());
     for definition in definitions {
         let name = definition["name"].as_str().expect("a name");
         let of_it: Vec<_> = insights

@@ -2,12 +2,15 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::UdpSocket;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::fs::Advice;
 use serde_json::Value as Json;
 use skopos_net::netns::Namespace;
 use tempfile::TempDir;
@@ -30,7 +33,7 @@ fn cannot() -> bool {
         "needs root"
     } else if !has("ip") || !has("tc") {
         "needs `ip` and `tc` (Debian: iproute2)"
-    } else if !has("mkfs.ext4") || !std::path::Path::new("/dev/fuse").exists() {
+    } else if !has("mkfs.ext4") || !Path::new("/dev/fuse").exists() {
         "needs `mkfs.ext4` (Debian: e2fsprogs) and /dev/fuse"
     } else {
         return false;
@@ -117,10 +120,35 @@ impl Drop for Up {
     }
 }
 
-/// Sends more datagrams than the slow link of the example takes, until it is dropped.
-struct Sender {
+/// A thread that repeats a step until this value is dropped.
+struct Background {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    fn start(mut step: impl FnMut() + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            while !own.load(Ordering::Relaxed) {
+                step();
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Sends more datagrams than the slow link of the example takes, until it is dropped.
+struct Sender {
+    _thread: Background,
     _receiver: UdpSocket,
 }
 
@@ -134,26 +162,37 @@ impl Sender {
         let receiver = open(to, "0.0.0.0:7000");
         let sender = open(from, "0.0.0.0:0");
         sender.connect(address).expect("a route");
-        let stop = Arc::new(AtomicBool::new(false));
-        let own = Arc::clone(&stop);
-        let thread = thread::spawn(move || {
-            while !own.load(Ordering::Relaxed) {
-                for _ in 0..200 {
-                    // A full queue of the sender is no failure.
-                    let _ = sender.send(&[7; 1000]);
-                }
-                thread::sleep(Duration::from_millis(10));
+        let thread = Background::start(move || {
+            for _ in 0..200 {
+                // A full queue of the sender is no failure.
+                let _ = sender.send(&[7; 1000]);
             }
+            thread::sleep(Duration::from_millis(10));
         });
-        Self { stop, thread: Some(thread), _receiver: receiver }
+        Self { _thread: thread, _receiver: receiver }
     }
 }
 
-impl Drop for Sender {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+/// Bytes of the file that is read, and of a page of it.
+const FILE_BYTES: u64 = 8 << 20;
+const PAGE_BYTES: u64 = 4096;
+
+/// Reads pages of a file in a folder at random places of the disk.
+fn read_at_random(folder: &str) -> Background {
+    let path = Path::new(folder).join("file");
+    std::fs::write(&path, vec![7_u8; FILE_BYTES as usize]).expect("written");
+    let file = std::fs::File::open(&path).expect("the file");
+    file.sync_all().expect("synced");
+    let advise = |file: &std::fs::File, advice| rustix::fs::fadvise(file, 0, None, advice);
+    advise(&file, Advice::Random).expect("advised");
+    let (mut page, mut place) = ([0; PAGE_BYTES as usize], 1);
+    Background::start(move || {
+        // A page that is in memory would not come from the disk.
+        advise(&file, Advice::DontNeed).expect("advised");
+        place = place * 48_271 % 0x7fff_ffff;
+        let at = place % (FILE_BYTES / PAGE_BYTES) * PAGE_BYTES;
+        file.read_exact_at(&mut page, at).expect("read");
+    })
 }
 
 #[test]
@@ -206,6 +245,47 @@ fn the_congested_port_of_a_lab_is_named_from_its_hosts() {
     signal(&up.child, "TERM");
     assert!(up.child.wait().expect("a child").success());
     up.check_gone();
+}
+
+#[test]
+fn the_bad_disk_of_a_lab_is_named_at_its_host() {
+    if cannot() {
+        return;
+    }
+    let mut up = Up::start("seek", &["--agents"]);
+    let told = up.told();
+    let folder = told["disks"][0]["folder"].as_str().expect("a folder").to_owned();
+    let _reads = read_at_random(&folder);
+    let asked = "SELECT text FROM latest WHERE topic = 'c/insight/node/slow_device'";
+    // The disks of the machine may be slow at the same time.
+    let bad = || {
+        let ran = up.inside("c", &["sql", "--json", asked]);
+        if ran.code != 0 {
+            // The agent is starting.
+            return None;
+        }
+        // While no device is slow, the text is the reason.
+        let text = ran.json()["rows"][0]["text"].as_str()?.to_owned();
+        let record: Json = serde_json::from_str(&text).ok()?;
+        let is_bad = |device: &&Json| device["mount_points"][0] == folder;
+        record["devices"].as_array()?.iter().find(is_bad).cloned()
+    };
+    let mut found = Json::Null;
+    eventually("the bad disk is named", || {
+        found = bad().unwrap_or_default();
+        found["reason"] == "device"
+    });
+    let seconds = found["access_seconds"].as_f64().expect("a time");
+    assert!(seconds >= 0.004, "a seek takes 8 ms, and half of the accesses seek: {found}");
+    // The devices of the machine belong to the host that has a disk.
+    let count = |node: &str, family: &str| {
+        let asked = format!("SELECT count(*) AS n FROM latest WHERE topic LIKE '%/{family}/%'");
+        let ran = up.inside(node, &["sql", "--json", &asked]);
+        if ran.code == 0 { ran.json()["rows"][0]["n"].as_u64() } else { None }
+    };
+    eventually("host a has facts", || count("a", "psi") > Some(0));
+    assert_eq!(count("a", "block"), Some(0), "host a has no disk");
+    assert!(count("c", "block") > Some(0));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::place::mean::Mean;
 use crate::place::tier::{Aged, Tier};
 
 /// Age from which a load is unknown: loads of storage change within seconds.
@@ -14,8 +15,12 @@ pub const MAX_PROPERTY_AGE: Duration = Duration::from_secs(86_400);
 /// A device with a smaller health is used last. Even a dying disk has most of its 10^10 blocks, so a ten-thousandth of them,
 /// a million bad blocks, is much.
 pub const SICK_BELOW: f64 = 0.9999;
-/// Largest share of others on a tier that counts: a transfer on the busiest tier still gets a twentieth of it.
+/// Largest share of others on a tier that counts: a write on the busiest tier still gets a twentieth of it. A write is synced in
+/// several steps, and each of them waits for requests of others.
 const MAX_OTHERS: f64 = 0.95;
+/// Share of a tier that a read loses to others that use it all the time: the tier serves both in turns, and a file is read by
+/// few large requests.
+const TURNS: f64 = 0.5;
 
 /// A tier after the checks of its values.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +30,10 @@ pub(super) struct Estimate {
     access_seconds: f64,
     /// Share of the tier that other programs use.
     others: Option<f64>,
+    /// Its mean over the last polls.
+    mean_others: Option<f64>,
     queued_bytes: u64,
+    pub(super) awaited_bytes: u64,
     /// Bytes that can be written, as far as is known.
     pub(super) room_bytes: u64,
     pub(super) evictable_bytes: u64,
@@ -34,20 +42,30 @@ pub(super) struct Estimate {
     pub(super) fault_tolerance: Option<f64>,
 }
 
-/// Checks the values of all tiers. Returns the number of values that were refused: NaN, infinite or negative.
-pub(super) fn estimate(tiers: &[Tier], into: &mut Vec<Estimate>) -> u64 {
+/// Checks the values of all tiers, of which `means` has the load of others so far. Returns the number of values that were
+/// refused: NaN, infinite or negative.
+pub(super) fn estimate(tiers: &[Tier], means: &mut Vec<Mean>, into: &mut Vec<Estimate>) -> u64 {
     let mut refused = 0;
+    means.resize(tiers.len(), Mean::default());
     into.clear();
-    into.extend(tiers.iter().map(|tier| one(tier, &mut refused)));
-    let known = || into.iter().filter_map(|e| e.others);
-    let count = known().count();
+    into.extend(tiers.iter().zip(means).map(|(tier, mean)| one(tier, mean, &mut refused)));
     // A tier of unknown load is neither idle nor full: it counts as the mean of the others.
-    let mean = if count > 0 { known().sum::<f64>() / count as f64 } else { 0.0 };
-    into.iter_mut().for_each(|e| e.others = Some(e.others.unwrap_or(mean)));
+    let others = known_mean(into.iter().map(|e| e.others));
+    let mean_others = known_mean(into.iter().map(|e| e.mean_others));
+    for e in into {
+        e.others = Some(e.others.unwrap_or(others));
+        e.mean_others = Some(e.mean_others.unwrap_or(mean_others));
+    }
     refused
 }
 
-fn one(tier: &Tier, refused: &mut u64) -> Estimate {
+/// Returns the mean of the known values; 0 if all are unknown.
+fn known_mean(values: impl Iterator<Item = Option<f64>>) -> f64 {
+    let (sum, count) = values.flatten().fold((0.0, 0.0), |(sum, count), v| (sum + v, count + 1.0));
+    if count > 0.0 { sum / count } else { 0.0 }
+}
+
+fn one(tier: &Tier, mean: &mut Mean, refused: &mut u64) -> Estimate {
     let (own, telemetry) = (&tier.own, &tier.telemetry);
     let mut take = |value: Option<Aged>, max_age: Duration| {
         let value = value?;
@@ -75,13 +93,18 @@ fn one(tier: &Tier, refused: &mut u64) -> Estimate {
     });
     let of_time = busy.map(|share| share - own.busy_ratio);
     let others = of_bytes.into_iter().chain(of_time).reduce(f64::max);
+    // A request at the end of a window counts in this poll or in the next one, so the own part of one poll can be too large. The
+    // mean is right only if it has such polls with their sign.
+    let mean_others = mean.take(own.polled_at, others.map(|share| share.clamp(-1.0, 1.0)));
     let seen = remaining.map(|bytes| (bytes as u64).saturating_sub(own.unseen_bytes));
     Estimate {
         read_bytes_per_second: read,
         write_bytes_per_second: write,
         access_seconds,
         others: others.map(|share| share.clamp(0.0, MAX_OTHERS)),
+        mean_others: mean_others.map(|share| share.clamp(0.0, MAX_OTHERS)),
         queued_bytes: own.queued_bytes,
+        awaited_bytes: own.awaited_bytes,
         room_bytes: seen.map_or(own.room_bytes, |seen| seen.min(own.room_bytes)),
         evictable_bytes: own.evictable_bytes,
         is_failed: own.is_failed,
@@ -93,17 +116,26 @@ fn one(tier: &Tier, refused: &mut u64) -> Estimate {
 impl Estimate {
     /// Returns the expected seconds of a write behind the transfers in flight; `None` if the speed is unknown.
     pub(super) fn write_seconds(&self, bytes: u64) -> Option<f64> {
-        self.seconds(bytes, self.write_bytes_per_second?)
+        let left = 1.0 - self.others.unwrap_or(0.0);
+        let bytes = bytes.saturating_add(self.queued_bytes);
+        Some(self.seconds(bytes, self.write_bytes_per_second?) / left)
     }
 
     /// Returns the expected seconds of a read behind the transfers in flight; `None` if the speed is unknown.
     pub(super) fn read_seconds(&self, bytes: u64) -> Option<f64> {
-        self.seconds(bytes, self.read_bytes_per_second?)
+        let left = 1.0 - TURNS * self.others.unwrap_or(0.0);
+        let bytes = bytes.saturating_add(self.queued_bytes);
+        Some(self.seconds(bytes, self.read_bytes_per_second?) / left)
     }
 
-    fn seconds(&self, bytes: u64, rate: f64) -> Option<f64> {
-        let left = 1.0 - self.others.unwrap_or(0.0);
-        let bytes = bytes as f64 + self.queued_bytes as f64;
-        Some((self.access_seconds + bytes / rate) / left)
+    /// Returns the expected seconds of a read that comes later, when the transfers of now have ended and others load the tier
+    /// as they did in the mean; `None` if the speed is unknown.
+    pub(super) fn later_seconds(&self, bytes: u64) -> Option<f64> {
+        let left = 1.0 - TURNS * self.mean_others.unwrap_or(0.0);
+        Some(self.seconds(bytes, self.read_bytes_per_second?) / left)
+    }
+
+    fn seconds(&self, bytes: u64, rate: f64) -> f64 {
+        self.access_seconds + bytes as f64 / rate
     }
 }

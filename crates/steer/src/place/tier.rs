@@ -34,6 +34,24 @@ pub struct Telemetry {
     pub window: Duration,
 }
 
+impl Telemetry {
+    /// Returns the same values at an age that is `by` greater.
+    pub(crate) fn older(self, by: Duration) -> Self {
+        let older = |value: Aged| Aged { age: value.age.saturating_add(by), ..value };
+        Self {
+            remaining_bytes: self.remaining_bytes.map(older),
+            read_bytes_per_second: self.read_bytes_per_second.map(older),
+            write_bytes_per_second: self.write_bytes_per_second.map(older),
+            access_seconds: self.access_seconds.map(older),
+            interference_ratio: self.interference_ratio.map(older),
+            busy_ratio: self.busy_ratio.map(older),
+            health_ratio: self.health_ratio.map(older),
+            fault_tolerance: self.fault_tolerance.map(older),
+            window: self.window,
+        }
+    }
+}
+
 /// Values of a tier that the program knows without telemetry, because they are its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Own {
@@ -43,10 +61,14 @@ pub struct Own {
     pub room_bytes: u64,
     /// Bytes of cached copies on the tier that no reader is known to want.
     pub evictable_bytes: u64,
-    /// Bytes of transfers in flight, which a new transfer shares the tier with.
+    /// Bytes of cached copies on the tier that readers are known to want. Their reads are to come.
+    pub awaited_bytes: u64,
+    /// Bytes of transfers in flight and of writes that are about to begin, which a new transfer shares the tier with.
     pub queued_bytes: u64,
     /// Bytes that were reserved on the tier and were not yet complete when `remaining_bytes` was polled.
     pub unseen_bytes: u64,
+    /// The end of the window of the telemetry, as a time since any fixed start.
+    pub polled_at: Duration,
     /// Bytes that the program read in a second, over the window of the telemetry.
     pub read_bytes_per_second: f64,
     /// Bytes that the program wrote in a second, over the window of the telemetry.

@@ -8,7 +8,7 @@ use crate::place::{Policy, Tier};
 use crate::tiers::engine::{Engine, Guard, entry_of};
 use crate::tiers::folder::{Kind, Side};
 use crate::tiers::name::FileName;
-use crate::tiers::state::{State, Work};
+use crate::tiers::state::{Entry, State, Work};
 
 /// The end of a request to bring a file up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) struct Reserved {
 }
 
 impl Engine {
-    /// Announces that files will be read, and brings none up. Returns false if there is no such file.
+    /// Announces one read of a file, and does not bring it up. Returns false if there is no such file.
     pub fn announce(&self, name: &str) -> bool {
         let mut state = self.lock();
         let is_known = state.announce(name);
@@ -51,9 +51,9 @@ impl Engine {
         is_known
     }
 
-    /// Returns true if the read of a file was announced, and has not happened yet.
+    /// Returns true if a read of a file was announced, and has not happened yet.
     pub fn is_awaited(&self, name: &str) -> bool {
-        self.lock().files.get(name).is_some_and(|entry| entry.is_awaited)
+        self.lock().files.get(name).is_some_and(Entry::is_awaited)
     }
 
     /// Brings a copy of a file up, to the tier that the policy chooses.

@@ -22,6 +22,7 @@
 //! - A thread waits for room only while it has none reserved, so writes never wait for each other in a circle.
 //! - A failed tier costs no acknowledged file: other tiers take new files, and files of the failed tier are found again when
 //!   it is back.
+//! - Each announcement of a file stands for one read: a copy stays wanted until that many reads have happened.
 //! - Memory is a tier: files are not kept in the page cache.
 //! - Waiting, failing and evicting are counted in [`Stats`].
 
@@ -52,6 +53,6 @@ pub use engine::Engine;
 pub use name::MAX_NAME_BYTES;
 pub use prefetch::{MAX_HINTS, MAX_WORKERS, Prefetcher};
 pub use settings::{Settings, TierSpec};
-pub use state::AWAITED_READS;
+pub use state::{AWAITED_READS, KEPT};
 pub use stats::Stats;
 pub use view::{Declared, View};

@@ -73,7 +73,8 @@ impl Prefetcher {
         Ok(prefetcher)
     }
 
-    /// Announces the read of a file. Returns false if there is no such file, or if too many announcements wait.
+    /// Announces one read of a file; a file that is read again is announced again. Returns false if there is no such file, or if
+    /// too many announcements wait.
     pub fn announce(&self, name: &str) -> bool {
         self.queue.announce(&self.engine, name)
     }

@@ -96,8 +96,8 @@ impl Engine {
     ) -> (Guard<'a>, bool) {
         let Some(entry) = state.files.get_mut(&file.name) else { return (state, false) };
         entry.work = Work::Removing;
-        entry.was_evicted |= entry.is_awaited;
-        let is_awaited = entry.is_awaited;
+        let is_awaited = entry.is_awaited();
+        entry.was_evicted |= is_awaited;
         let (mut state, is_gone) = self.take_off(state, at, Kind::Cache, file);
         state.stats.evictions += u64::from(is_gone);
         state.stats.unread_evictions += u64::from(is_gone && is_awaited);

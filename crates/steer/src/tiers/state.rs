@@ -15,6 +15,9 @@ use crate::tiers::stats::Stats;
 pub const AWAITED_READS: u64 = 4096;
 /// Time after which a tier that failed, or had no space, is tried again: short against an outage, long against a write.
 const RETRY: Duration = Duration::from_secs(1);
+/// Time for which the values of a view are kept. Agents poll a device once a second if not told otherwise, so a twentieth of it
+/// makes a value little older, and decisions that follow each other closely read shared memory once.
+pub const KEPT: Duration = Duration::from_millis(50);
 
 /// The work that is done on a file. One at a time; readers do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,18 +45,23 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
     pub(super) copies: Vec<Held>,
     pub(super) work: Work,
-    /// A reader announced that it will read the file.
-    pub(super) is_awaited: bool,
-    /// The place among the announcements, if it is awaited.
+    /// Reads that were announced and have not happened.
+    awaited: u32,
+    /// The place of the last of them among the announcements.
     announced: u64,
-    /// A copy for that reader was evicted.
+    /// A copy for these readers was evicted.
     pub(super) was_evicted: bool,
 }
 
 impl Entry {
     pub(super) fn new(file: Arc<FileName>, bytes: u64, work: Work) -> Self {
-        let (copies, is_awaited, announced, was_evicted) = (Vec::new(), false, 0, false);
-        Self { file, bytes, copies, work, is_awaited, announced, was_evicted }
+        let (copies, awaited, announced, was_evicted) = (Vec::new(), 0, 0, false);
+        Self { file, bytes, copies, work, awaited, announced, was_evicted }
+    }
+
+    /// Returns true if a reader announced that it will read the file.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited > 0
     }
 
     /// Returns the tiers that have a copy, as a mask.
@@ -72,6 +80,8 @@ pub(super) struct TierState {
     /// Bytes of cached copies that are not awaited.
     evictable_bytes: u64,
     pub(super) usage: Usage,
+    /// Bytes of writes for which the tier is chosen, and which have not begun.
+    chosen_bytes: u64,
     /// Transfers in flight and removals, after which the tier can have more room.
     pub(super) pending: u32,
     /// Copies by their order of use, the oldest first.
@@ -126,6 +136,8 @@ pub(super) struct State {
     /// Raised with each change after which a deferred prefetch may be possible.
     pub(super) epoch: u64,
     telemetry: Vec<Telemetry>,
+    /// The time at which `telemetry` was read.
+    looked: Option<Instant>,
     seen: Vec<Tier>,
     uses: u64,
     /// The awaited files by the order of their announcement, with the number of reads at that time.
@@ -146,6 +158,7 @@ impl State {
             changes: 0,
             epoch: 0,
             telemetry: vec![Telemetry::default(); capacities.len()],
+            looked: None,
             seen: Vec::with_capacity(capacities.len()),
             uses: 0,
             announced: BTreeMap::new(),
@@ -158,7 +171,7 @@ impl State {
         self.started.elapsed()
     }
 
-    /// Asks the policy. `look` sets the telemetry; tiers of the mask `excluded` count as failed.
+    /// Asks the policy. `look` sets the telemetry, which is kept for [`KEPT`]; tiers of the mask `excluded` count as failed.
     pub(super) fn decide<T>(
         &mut self,
         look: impl FnOnce(&mut [Telemetry]),
@@ -166,13 +179,19 @@ impl State {
         ask: impl FnOnce(&mut dyn Policy, &[Tier]) -> T,
     ) -> T {
         let (begun, now) = (Instant::now(), self.now());
-        self.telemetry.fill(Telemetry::default());
-        look(&mut self.telemetry);
+        let age = |looked: Instant| begun.saturating_duration_since(looked);
+        let looked = self.looked.filter(|looked| age(*looked) < KEPT).unwrap_or_else(|| {
+            self.telemetry.fill(Telemetry::default());
+            look(&mut self.telemetry);
+            begun
+        });
+        self.looked = Some(looked);
         self.seen.clear();
         for (at, (tier, telemetry)) in self.tiers.iter().zip(&self.telemetry).enumerate() {
             let is_excluded = excluded & (1 << at) != 0;
-            let own = own(tier, telemetry, now, begun, is_excluded);
-            self.seen.push(Tier { own, telemetry: *telemetry });
+            let telemetry = telemetry.older(age(looked));
+            let own = own(tier, &telemetry, now, begun, is_excluded);
+            self.seen.push(Tier { own, telemetry });
         }
         let answer = ask(&mut *self.policy, &self.seen);
         self.stats.refused_values = self.policy.refused();
@@ -193,6 +212,17 @@ impl State {
         } else {
             tier.failed_until = Some(until);
         }
+    }
+
+    /// Takes the choice of a tier for a write. Writes that are chosen after it see its bytes in the queue.
+    pub(super) fn choose(&mut self, at: usize, bytes: u64) {
+        self.tiers[at].chosen_bytes += bytes;
+    }
+
+    /// Takes the end of a choice: its write begins, or the tier has no room for it.
+    pub(super) fn chosen(&mut self, at: usize, bytes: u64) {
+        let chosen = &mut self.tiers[at].chosen_bytes;
+        *chosen = chosen.saturating_sub(bytes);
     }
 
     /// Takes the start of a transfer on a tier.
@@ -247,9 +277,10 @@ impl State {
         match kind {
             Kind::Home => state.homes.insert(used, file),
             Kind::Cache => {
-                if !entry.is_awaited {
+                if !entry.is_awaited() {
                     state.evictable_bytes += entry.bytes;
                 }
+                entry.was_evicted = false;
                 state.caches.insert(used, file)
             }
         };
@@ -267,7 +298,7 @@ impl State {
         match kind {
             Kind::Home => state.homes.remove(&held.used),
             Kind::Cache => {
-                if !entry.is_awaited {
+                if !entry.is_awaited() {
                     state.evictable_bytes = state.evictable_bytes.saturating_sub(entry.bytes);
                 }
                 state.caches.remove(&held.used)
@@ -276,13 +307,14 @@ impl State {
         true
     }
 
-    /// Takes a read of a file: its copy on `tier` is the last to go, and the file is no longer awaited.
+    /// Takes a read of a file: its copy on `tier` is the last to go, and one read less is awaited.
     pub(super) fn used(&mut self, name: &str, tier: usize) {
         self.stats.reads += 1;
-        self.set_awaited(name, false);
+        let awaited = self.files.get(name).map_or(0, |entry| entry.awaited);
+        self.set_awaited(name, awaited.saturating_sub(1));
         let used = self.next_use();
         let Some(entry) = self.files.get_mut(name) else { return };
-        entry.was_evicted = false;
+        entry.was_evicted &= entry.is_awaited();
         if let Some(held) = entry.copies.iter_mut().find(|held| held.tier == tier) {
             let state = &mut self.tiers[tier];
             let order = match held.kind {
@@ -296,22 +328,23 @@ impl State {
         self.forget_announced();
     }
 
-    /// Takes the announcement of a read. Returns false if there is no such file.
+    /// Takes the announcement of a read. Each of several announcements of a file stands for a read. Returns false if there is
+    /// no such file.
     pub(super) fn announce(&mut self, name: &str) -> bool {
         let place = self.next_use();
         let Some(entry) = self.files.get_mut(name) else { return false };
-        if entry.is_awaited {
-            return true;
-        }
+        // One place for each file bounds them; that of the last announcement is there for the longest time.
+        self.announced.remove(&entry.announced);
         entry.announced = place;
         self.announced.insert(place, (self.stats.reads, entry.file.clone()));
-        self.set_awaited(name, true);
+        let awaited = entry.awaited.saturating_add(1);
+        self.set_awaited(name, awaited);
         true
     }
 
     /// Takes the end of a file, which has no copies any more.
     pub(super) fn forget(&mut self, name: &str) {
-        self.set_awaited(name, false);
+        self.set_awaited(name, 0);
         self.files.remove(name);
     }
 
@@ -322,7 +355,7 @@ impl State {
             self.files.get(&file.name).is_some_and(|entry| entry.work == Work::None)
         };
         let is_awaited =
-            |file: &Arc<FileName>| self.files.get(&file.name).is_some_and(|e| e.is_awaited);
+            |file: &Arc<FileName>| self.files.get(&file.name).is_some_and(Entry::is_awaited);
         let caches = || self.tiers[tier].caches.values().filter(idle);
         let first = caches().find(|file| !is_awaited(file));
         first.or_else(|| caches().next().filter(|_| with_awaited)).cloned()
@@ -361,12 +394,14 @@ impl State {
         self.tiers[tier].homes.values().find(is_good).cloned()
     }
 
-    fn set_awaited(&mut self, name: &str, is_awaited: bool) {
+    fn set_awaited(&mut self, name: &str, awaited: u32) {
         let Some(entry) = self.files.get_mut(name) else { return };
-        if entry.is_awaited == is_awaited {
+        let was_awaited = entry.is_awaited();
+        entry.awaited = awaited;
+        let is_awaited = entry.is_awaited();
+        if was_awaited == is_awaited {
             return;
         }
-        entry.is_awaited = is_awaited;
         if !is_awaited {
             self.announced.remove(&entry.announced);
         }
@@ -388,7 +423,7 @@ impl State {
             }
             let file = file.clone();
             self.announced.pop_first();
-            self.set_awaited(&file.name, false);
+            self.set_awaited(&file.name, 0);
         }
     }
 
@@ -414,8 +449,10 @@ fn own(
         capacity_bytes: tier.capacity_bytes,
         room_bytes: tier.room_bytes(instant),
         evictable_bytes: tier.evictable_bytes,
-        queued_bytes: tier.usage.queued_bytes(),
+        awaited_bytes: tier.cached_bytes.saturating_sub(tier.evictable_bytes),
+        queued_bytes: tier.usage.queued_bytes() + tier.chosen_bytes,
         unseen_bytes: unseen,
+        polled_at: end,
         read_bytes_per_second: load.read_bytes_per_second,
         written_bytes_per_second: load.written_bytes_per_second,
         busy_ratio: load.busy_ratio,
@@ -426,11 +463,15 @@ fn own(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::RoundRobin;
+    use crate::place::{Aged, RoundRobin};
 
     fn add(state: &mut State, name: &str) {
         let file = Arc::new(FileName::new(name).expect("a name"));
         state.files.insert(name.to_owned(), Entry::new(file, 1, Work::None));
+    }
+
+    fn queued(state: &mut State) -> u64 {
+        state.decide(|_| (), 0, |_, tiers| tiers[0].own.queued_bytes)
     }
 
     #[test]
@@ -448,6 +489,65 @@ mod tests {
     }
 
     #[test]
+    fn each_announcement_stands_for_a_read() {
+        let mut state = State::new(Box::new(RoundRobin::new()), &[1000]);
+        add(&mut state, "a");
+        add(&mut state, "other");
+        assert!((0..3).all(|_| state.announce("a")));
+        assert_eq!(state.announced.len(), 1);
+        state.used("a", 0);
+        state.used("a", 0);
+        assert!(state.files["a"].is_awaited());
+        state.used("a", 0);
+        assert!(!state.files["a"].is_awaited() && state.announced.is_empty());
+        // Reads that do not happen are forgotten together.
+        assert!(state.announce("a") && state.announce("a"));
+        (0..=AWAITED_READS).for_each(|_| state.used("other", 0));
+        assert!(!state.files["a"].is_awaited() && state.announced.is_empty());
+    }
+
+    #[test]
+    fn telemetry_is_read_again_when_it_is_old() {
+        let mut state = State::new(Box::new(RoundRobin::new()), &[1000]);
+        let mut looks = 0;
+        let mut look = |state: &mut State| {
+            let set = |telemetry: &mut [Telemetry]| {
+                looks += 1;
+                telemetry[0].busy_ratio = Some(Aged { value: 0.5, age: Duration::ZERO });
+            };
+            let seen = state.decide(set, 0, |_, tiers| tiers[0].telemetry.busy_ratio);
+            (looks, seen.map(|busy| busy.value))
+        };
+        assert_eq!(look(&mut state), (1, Some(0.5)));
+        // A time to come, so that a slow test does not make the values old.
+        state.looked = Some(Instant::now() + Duration::from_secs(3600));
+        assert_eq!(look(&mut state), (1, Some(0.5)));
+        state.looked = Instant::now().checked_sub(KEPT);
+        assert_eq!(look(&mut state), (2, Some(0.5)));
+    }
+
+    #[test]
+    fn kept_telemetry_grows_older() {
+        let fresh = Some(Aged { value: 0.5, age: Duration::from_millis(3) });
+        let telemetry = Telemetry { busy_ratio: fresh, ..Telemetry::default() };
+        let older = telemetry.older(Duration::from_millis(4));
+        assert_eq!(older.busy_ratio.map(|busy| busy.age), Some(Duration::from_millis(7)));
+        assert_eq!(older.read_bytes_per_second, None);
+    }
+
+    #[test]
+    fn a_chosen_tier_has_the_bytes_in_its_queue_before_and_after_the_write_begins() {
+        let mut state = State::new(Box::new(RoundRobin::new()), &[1000]);
+        state.choose(0, 300);
+        assert_eq!(queued(&mut state), 300);
+        state.chosen(0, 300);
+        state.begin(0, Moved::Written, 300);
+        assert_eq!(queued(&mut state), 300);
+        state.end(0, Moved::Written, 300, false);
+        assert_eq!(queued(&mut state), 0);
+    }
+
+    #[test]
     fn an_announcement_after_a_read_counts_from_its_own_time() {
         let mut state = State::new(Box::new(RoundRobin::new()), &[1000]);
         add(&mut state, "a");
@@ -460,8 +560,8 @@ mod tests {
         read_others(&mut state, AWAITED_READS - 1);
         assert!(state.announce("a"));
         read_others(&mut state, AWAITED_READS);
-        assert!(state.files["a"].is_awaited, "its own reads have not passed");
+        assert!(state.files["a"].is_awaited(), "its own reads have not passed");
         read_others(&mut state, 1);
-        assert!(!state.files["a"].is_awaited && state.announced.is_empty());
+        assert!(!state.files["a"].is_awaited() && state.announced.is_empty());
     }
 }

@@ -7,7 +7,8 @@ use crate::place::{Aged, Telemetry};
 /// Gives an engine the telemetry of its tiers.
 pub trait View: Send + Sync {
     /// Sets the values of each tier, in the order of the tiers. All of them are missing before; a value that is not known
-    /// stays so. It is called for each decision, so it must not wait.
+    /// stays so. It is called for a decision whose last values are older than [`KEPT`](crate::tiers::KEPT), so it must not
+    /// wait.
     fn look(&self, into: &mut [Telemetry]);
 }
 

@@ -121,8 +121,14 @@ impl Engine {
         loop {
             let excluded = tried.excluded;
             let place = |policy: &mut dyn Policy, tiers: &[Tier]| policy.place(request, tiers);
-            let chosen = self.decide(&mut self.lock(), excluded, place);
-            let Some(at) = chosen.filter(|at| self.is_usable(*at, excluded)) else {
+            let mut state = self.lock();
+            let chosen = self.decide(&mut state, excluded, place);
+            let chosen = chosen.filter(|at| self.is_usable(*at, excluded));
+            if let Some(at) = chosen {
+                state.choose(at, request.bytes);
+            }
+            drop(state);
+            let Some(at) = chosen else {
                 if self.can_try_again(&mut tried) {
                     continue;
                 }
@@ -135,6 +141,8 @@ impl Engine {
                     Ok(()) => return Ok(()),
                     Err(e) => tried.failed_on(1 << at, e),
                 }
+            } else {
+                self.lock().chosen(at, request.bytes);
             }
         }
     }
@@ -151,16 +159,22 @@ impl Engine {
             let excluded = tried.excluded;
             let replicate =
                 |policy: &mut dyn Policy, tiers: &[Tier]| policy.replicate(request, sets, tiers);
-            let chosen = self.decide(&mut self.lock(), excluded, replicate);
+            let mut state = self.lock();
+            let chosen = self.decide(&mut state, excluded, replicate);
             let set = chosen.and_then(|at| sets.get(at));
             let usable = |set: &&Vec<usize>| set.iter().all(|at| self.is_usable(*at, excluded));
-            let Some(set) = set.filter(usable) else {
+            let set = set.filter(usable);
+            set.into_iter().flatten().for_each(|at| state.choose(*at, request.bytes));
+            drop(state);
+            let Some(set) = set else {
                 if self.can_try_again(&mut tried) {
                     continue;
                 }
                 return Err(no_room(file, request.bytes, tried.last));
             };
             if let Err(without) = self.make_room_on_all(set, request.bytes, tried.can_retire) {
+                let mut state = self.lock();
+                set.iter().for_each(|at| state.chosen(*at, request.bytes));
                 tried.excluded |= 1 << without;
                 continue;
             }
@@ -237,10 +251,13 @@ impl Engine {
         })
     }
 
-    /// Writes one copy, for which there is room.
+    /// Writes one copy on a tier that was chosen and has room for it.
     fn store(&self, at: usize, file: &Arc<FileName>, data: &[u8]) -> io::Result<()> {
         let bytes = data.len() as u64;
-        self.lock().begin(at, Moved::Written, bytes);
+        let mut state = self.lock();
+        state.chosen(at, bytes);
+        state.begin(at, Moved::Written, bytes);
+        drop(state);
         let written = self.folders[at].write(Kind::Home, file, data);
         let mut state = self.lock();
         state.end(at, Moved::Written, bytes, written.is_err());

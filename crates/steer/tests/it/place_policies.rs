@@ -139,15 +139,98 @@ fn sets_never_have_one_domain_twice() {
 
 #[test]
 fn a_copy_is_brought_up_only_where_it_is_read_faster() {
-    let mut loaded = known(900, 1e6);
+    let mut loaded = known(900, 1.5e5);
     loaded.telemetry.busy_ratio = fresh(0.95);
     assert_eq!(Informed::new().prefetch(10, 1, &[loaded, known(900, 1e5)]), None);
+    // Others leave half of a device to reads.
+    loaded.telemetry.read_bytes_per_second = fresh(3e5);
+    assert_eq!(Informed::new().prefetch(10, 1, &[loaded, known(900, 1e5)]), Some(0));
+    // The copies that are there already choose among tiers. They do not make a tier slower than the source.
+    loaded.own.awaited_bytes = 1000;
+    assert_eq!(Informed::new().prefetch(10, 1, &[loaded, known(900, 1e5)]), Some(0));
     assert_eq!(Informed::new().prefetch(10, 1, &[known(900, 1e6), known(900, 1e5)]), Some(0));
     // Copies that no reader wants make room; others do not.
     let mut full = known(0, 1e6);
     assert_eq!(Informed::new().prefetch(10, 1, &[full, known(900, 1e5)]), None);
     full.own.evictable_bytes = 10;
     assert_eq!(Informed::new().prefetch(10, 1, &[full, known(900, 1e5)]), Some(0));
+}
+
+/// Brings `count` files of 10 bytes up from the last tier, of which none is read meanwhile. Before each of them, `poll` sets the
+/// telemetry of the tiers. Returns the number of files on each other tier.
+fn brought_up(tiers: &[Tier], count: usize, poll: impl Fn(usize, &mut [Tier])) -> Vec<usize> {
+    let (mut policy, mut tiers, from) = (Informed::new(), tiers.to_vec(), tiers.len() - 1);
+    let mut counts = vec![0; from];
+    for n in 0..count {
+        poll(n, &mut tiers);
+        let at = policy.prefetch(10, from, &tiers).expect("a tier");
+        counts[at] += 1;
+        tiers[at].own.awaited_bytes += 10;
+    }
+    counts
+}
+
+#[test]
+fn copies_are_spread_over_tiers_by_their_speed() {
+    let source = known(900, 1e4);
+    let mut noisy = known(900, 1e6);
+    // A poll counts a request that ended at the edge of its window.
+    noisy.telemetry.interference_ratio = fresh(0.1);
+    let equal = [noisy, known(900, 1e6), known(900, 1e6), source];
+    assert_eq!(brought_up(&equal, 90, |_, _| {}), [30, 30, 30]);
+    let counts = brought_up(&[known(900, 3e6), known(900, 1e6), source], 40, |_, _| {});
+    assert!((26..=32).contains(&counts[0]), "{counts:?}");
+    // Transfers in flight have ended when the copy is read.
+    let queued = Tier { own: Own { queued_bytes: 100, ..source.own }, ..known(900, 1e6) };
+    assert_eq!(Informed::new().prefetch(10, 2, &[queued, known(900, 1e6), source]), Some(0));
+}
+
+#[test]
+fn copies_avoid_a_load_by_its_mean_and_own_transfers_are_no_load() {
+    let tiers = [known(900, 1e6), known(900, 1e6), known(900, 1e4)];
+    let mut always = tiers;
+    always[0].telemetry.busy_ratio = fresh(0.95);
+    // Others leave half of it, so it gets a third of the files.
+    let counts = brought_up(&always, 40, |_, _| {});
+    assert!((12..=16).contains(&counts[0]), "{counts:?}");
+    let bursts = |poll: usize, tiers: &mut [Tier]| {
+        let busy = if poll % 10 < 5 { 0.95 } else { 0.0 };
+        tiers[0].telemetry.busy_ratio = fresh(busy);
+        tiers.iter_mut().for_each(|t| t.own.polled_at = Duration::from_millis(100 * poll as u64));
+    };
+    let counts = brought_up(&tiers, 200, bursts);
+    assert!((85..100).contains(&counts[0]), "{counts:?}");
+    // The same load, when the copies themselves are all of it.
+    always[0].telemetry.interference_ratio = fresh(0.8);
+    always[0].own = Own { read_bytes_per_second: 0.5e6, busy_ratio: 0.95, ..always[0].own };
+    always[0].own.written_bytes_per_second = 0.3e6;
+    assert_eq!(brought_up(&always, 40, |_, _| {}), [20, 20]);
+}
+
+#[test]
+fn one_poll_of_load_does_not_move_copies() {
+    let tiers = [known(900, 1e6), known(900, 7.2e5), known(900, 1e4)];
+    let mut policy = Informed::new();
+    let mut polled = |poll: u64, busy: f64| {
+        let mut tiers = tiers;
+        tiers[0].telemetry.busy_ratio = fresh(busy);
+        tiers.iter_mut().for_each(|t| t.own.polled_at = Duration::from_millis(100 * poll));
+        policy.prefetch(10, 2, &tiers)
+    };
+    let idle = (0..10).filter(|poll| polled(*poll, 0.0) == Some(0)).count();
+    assert_eq!((idle, polled(10, 0.95)), (10, Some(0)));
+    // A load that lasts does.
+    let late: Vec<Option<usize>> = (11..40).map(|poll| polled(poll, 0.95)).collect();
+    assert_eq!(late.last(), Some(&Some(1)));
+}
+
+#[test]
+fn a_copy_on_a_loaded_tier_is_read_before_a_slow_source() {
+    let mut loaded = known(900, 1e6);
+    loaded.telemetry.busy_ratio = fresh(0.95);
+    assert_eq!(Informed::new().read(10, &[0, 1], &[loaded, known(900, 1e5)]), Some(0));
+    // A source of more than half of its speed is better.
+    assert_eq!(Informed::new().read(10, &[0, 1], &[loaded, known(900, 6e5)]), Some(1));
 }
 
 #[test]

@@ -179,6 +179,27 @@ fn announced_files_are_brought_up_and_wanted_ones_stay() {
 }
 
 #[test]
+fn a_copy_stays_until_all_announced_reads_have_happened() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir_all(dir.path().join("slow/home")).expect("a folder");
+    for name in ["a", "b"] {
+        std::fs::write(dir.path().join("slow/home").join(name), content(name, 900))
+            .expect("written");
+    }
+    let engine = informed(dir.path(), [1000, 1, 100_000]);
+    assert!(["a", "a", "b"].into_iter().all(|name| engine.announce(name)));
+    let up = |name: &str| engine.prefetch(name).expect("there");
+    assert_eq!(up("a"), Prefetched::Copied);
+    engine.read("a").expect("readable");
+    assert_eq!(up("b"), Prefetched::NoRoom);
+    assert!(engine.is_awaited("a"));
+    engine.read("a").expect("readable");
+    assert!(!engine.is_awaited("a"));
+    assert_eq!(up("b"), Prefetched::Copied);
+    assert_eq!(engine.stats().unread_evictions, 0);
+}
+
+#[test]
 fn the_baseline_evicts_copies_before_they_are_read_and_counts_it() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::create_dir_all(dir.path().join("slow/home")).expect("a folder");

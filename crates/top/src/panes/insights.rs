@@ -4,7 +4,7 @@ use ratatui::text::{Line, Span};
 use skopos_score::insight::{DEFINITIONS, Definition};
 
 use super::parts::{items, labelled, value};
-use super::paths::told;
+use super::{paths, slow_device};
 use crate::data::{Data, Fact, natural};
 use crate::table::{Cell, Column, Row, Table, fill, number, words};
 use crate::text;
@@ -69,6 +69,11 @@ fn known_row(data: &Data, fact: &Fact) -> (Row, String) {
     row.topic = Some(fact.topic.clone());
     row.stale = fact.stale;
     (row, of)
+}
+
+/// Returns the record of an insight as a text for people; `None` for an insight without one.
+fn told(fact: &Fact) -> Option<String> {
+    paths::told(fact).or_else(|| slow_device::told(fact).map(str::to_owned))
 }
 
 fn absent_row(data: &Data, definition: &Definition) -> Row {

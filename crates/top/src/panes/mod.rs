@@ -10,6 +10,7 @@ mod damaged;
 mod full;
 mod network;
 mod paths;
+mod slow_device;
 mod cgroups;
 mod system;
 mod topics;

@@ -11,7 +11,8 @@ use skopos_model::schema::{fs, netdev, remote_fs};
 
 use super::parts::absent;
 use super::{
-    cgroups, cpu, damaged, disks, files, findings, full, memory, network, paths, system, topics,
+    cgroups, cpu, damaged, disks, files, findings, full, memory, network, paths, slow_device,
+    system, topics,
 };
 use crate::data::Data;
 use crate::draw::{graph, put, put_right};
@@ -94,6 +95,7 @@ fn meters<'a>(data: &'a Data, theme: Theme, width: u16) -> Vec<Block<'a>> {
     lines.extend(full::line(data, theme, width.into()));
     lines.extend(damaged::line(data, theme, width.into()));
     lines.extend(paths::line(data, theme, width.into()));
+    lines.extend(slow_device::line(data, theme, width.into()));
     let warnings = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     lines.extend(cpu::meters(data, theme, width.into()));
     lines.extend(memory::meters(data, theme, width.into()));

@@ -23,7 +23,8 @@ pub(super) fn told(fact: &Fact) -> Option<String> {
     Some(format!("{verdict}: {}", reasons.join("; ")))
 }
 
-fn field<'a>(fact: &'a Fact, name: &str) -> Option<&'a str> {
+/// Returns a field of a record that is a text.
+pub(super) fn field<'a>(fact: &'a Fact, name: &str) -> Option<&'a str> {
     let Some(Value::Structured(record)) = &fact.value else { return None };
     record.as_json().get(name).and_then(Json::as_str)
 }

@@ -22,6 +22,7 @@ use crate::view;
 mod culprits;
 mod lists;
 mod paths;
+mod slow_device;
 
 const NODE: &str = "n01";
 const THEME: Theme = Theme { colour: true, unicode: true };
@@ -624,7 +625,7 @@ fn insights_show_a_value_or_the_reason_by_name() {
     has(
         &shown,
         &[
-            "insights 3 known 2 unknown 17 without vertex 70 refused",
+            "insights 3 known 2 unknown 18 without vertex 70 refused",
             "insight of value age",
             "b a refused: no room",
             "device_health_ratio unknown: smartctl is not installed",

@@ -5,7 +5,7 @@ use std::sync::{Barrier, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use skopos_rpc::analysis::finding::{Found, Judged, NodeFacts, Verdict, judge};
+use skopos_rpc::analysis::finding::{Found, Judged, NodeFact, NodeFacts, Verdict, judge};
 use skopos_rpc::analysis::trace::Trace;
 use skopos_rpc::folder::Folder;
 use skopos_rpc::{Options, Recorder, Span, Status};
@@ -57,11 +57,15 @@ impl Service {
 
     /// Ends the recorders, and judges their traces.
     fn judge(self) -> Vec<Judged> {
+        self.judge_with(&NodeFacts::default())
+    }
+
+    fn judge_with(self, facts: &NodeFacts) -> Vec<Judged> {
         self.targets.iter().chain([&self.client]).for_each(|r| r.close().expect("closed"));
         let loader = Folder::open(&self.place.traces()).expect("traces");
         let trace = Trace::open(&loader).expect("readable");
         assert_eq!(trace.counts().defects(), []);
-        judge(&trace, &NodeFacts::default()).expect("readable").findings
+        judge(&trace, facts).expect("readable").findings
     }
 }
 
@@ -110,8 +114,20 @@ fn a_node_whose_handlers_take_longer_is_slow() {
         let work = if call % 3 == 1 { 10 * MS } else { MS / 4 };
         service.put(call % 3, (NONE, NONE), |_| sleep(work));
     }
-    let findings = service.judge();
+    let fact = |node: &str, name: &str, value| NodeFact {
+        node: node.to_owned(),
+        name: name.to_owned(),
+        value,
+    };
+    let (busy, same) = ("psi/cpu/some_avg10_ratio", "mem/used_ratio");
+    let facts = vec![fact("n00", busy, 0.1), fact("n01", busy, 0.9), fact("n02", busy, 0.1)];
+    let facts = [facts, ["n00", "n01", "n02"].map(|node| fact(node, same, 0.5)).to_vec()].concat();
+    let findings = service.judge_with(&NodeFacts { facts });
     let found = found(&findings, "slow_node");
+    // The fact in which the node differs from the others is the reason.
+    let evidence: Vec<_> = found.evidence[2..].iter().map(|e| (&*e.name, e.value)).collect();
+    let others = "psi/cpu/some_avg10_ratio, median of the others";
+    assert_eq!(evidence, [("n01/psi/cpu/some_avg10_ratio", 0.9), (others, 0.1)]);
     assert_eq!(found.fixes[0].now.as_deref(), Some("n01"));
     assert!(found.processes.len() == 1 && found.processes[0].starts_with("kv1@n01"), "{found:?}");
 }

@@ -7,3 +7,4 @@ mod trace;
 mod calls;
 mod orca;
 mod python;
+mod slowed;

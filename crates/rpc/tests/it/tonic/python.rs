@@ -11,7 +11,7 @@ use super::echo::EchoServer;
 use super::serving::{client, runtime, serve};
 use super::trace::{Recorded, Side, check_joined, only};
 
-const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
+pub(super) const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tonic");
 
 /// Returns a Python that can run the statement `import`.

@@ -45,15 +45,15 @@ impl Seen {
 }
 
 /// The insights of every node.
-const OF_THE_NODE: [&str; 3] =
-    ["node_availability", "node_energy_per_transfer_joules", "system_time"];
+const OF_THE_NODE: [&str; 4] =
+    ["node_availability", "node_energy_per_transfer_joules", "slow_device", "system_time"];
 
 #[test]
-fn all_rows_of_the_table_and_those_about_paths_are_defined_and_in_order() {
+fn all_rows_of_the_table_and_those_after_it_are_defined_and_in_order() {
     let mut rows: Vec<u8> = DEFINITIONS.iter().map(|d| d.row).collect();
     assert!(rows.is_sorted());
     rows.dedup();
-    assert_eq!(rows, (1..=18).collect::<Vec<u8>>());
+    assert_eq!(rows, (1..=19).collect::<Vec<u8>>());
     for definition in DEFINITIONS {
         let name = definition.metric.name;
         assert_eq!(definition.metric.path, "insight", "{name}");
@@ -79,7 +79,7 @@ fn vertices_follow_facts() {
     seen.fact("n01/device/loop0/kind", Some("loop"));
     seen.fact("n02/device/nvme7n1/kind", Some("nvme"));
     seen.fact("n01/device/nvme0n1/size_bytes", None);
-    assert_eq!(seen.vertices.len(), 12);
+    assert_eq!(seen.vertices.len(), 13);
 
     seen.fact("n01/fsinfo/nvme0n1p1/type", Some("xfs"));
     assert_eq!(seen.count("/nvme0n1p1/fs_performance"), 1);

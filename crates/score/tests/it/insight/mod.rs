@@ -8,5 +8,6 @@ mod device;
 mod end_to_end;
 mod node;
 mod paths;
+mod slow_device;
 mod storage;
 mod tiers;

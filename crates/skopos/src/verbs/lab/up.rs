@@ -117,6 +117,15 @@ fn introduce(out: &mut Out, lab: &Lab, with_agents: bool) -> Result<(), Failure>
             ))?;
         }
     }
+    if let Some(disk) = lab.topology().disks.first().filter(|_| with_agents) {
+        let folder = lab.disk(&disk.name).map_err(|e| failed(&e))?;
+        let folder = folder.display();
+        out.line(format!("while programs read at random places of files in {folder}:"))?;
+        out.line(format!(
+            "  skopos lab run {} -- skopos sql \"SELECT topic, text FROM latest WHERE topic LIKE '%/slow_device'\"",
+            disk.host
+        ))?;
+    }
     out.line("Ctrl-C removes the lab.")?;
     Ok(())
 }

@@ -65,7 +65,11 @@ fn node_facts(global: &Global, trace: &Trace<'_>) -> NodeFacts {
         let (node, name) = (node.to_owned(), name.to_owned());
         Some(NodeFact { node, name, value: row.get("mean")?.as_f64()? })
     };
-    let rows = hub.rows(&sql).unwrap_or_default();
+    let rows = hub.rows(&sql).unwrap_or_else(|failure| {
+        let why = failure.in_one_line();
+        skopos_term::tell(format!("warning: {why}; findings lack the facts of the nodes"));
+        Vec::new()
+    });
     NodeFacts { facts: rows.iter().filter_map(fact).collect() }
 }
 
