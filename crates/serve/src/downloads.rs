@@ -32,6 +32,10 @@ pub struct PlacesCommand {
     /// True if the client takes whole segments as files, for all records of their jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub segments: bool,
+    /// True if the client takes such a file also if it wants some kinds of records, and leaves out the others itself. The file of a
+    /// segment is sent if at least half of its records are wanted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub filters: bool,
     /// True if the client takes an answer that lacks parts of the site's jobs, and reads which ones in
     /// [`PlacesMetadata::missing`]. Without it such an answer is an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -50,8 +50,9 @@ const MAX_PARTS: u64 = 1 << 20;
 /// Bytes that the hub may send before the client has taken any: a few batches.
 const WINDOW_BYTES: u32 = 4 << 20;
 
-/// The longest frame that the hub may send. Frames of 16 KiB, the default of HTTP/2, cost two system calls each.
-const FRAME_BYTES: u32 = 1 << 20;
+/// The longest frame that the hub may send: a piece of a file, which has a megabyte, and the head of its message. Frames of
+/// 16 KiB, the default of HTTP/2, cost two system calls each.
+const FRAME_BYTES: u32 = (1 << 20) + 1024;
 
 /// The address of a hub, and what shows who asks.
 #[derive(Clone, Debug, Default)]

@@ -26,22 +26,55 @@ const BLOCK_BYTES: usize = 16 * 1024;
 /// Hexadecimal digits of a CRC-32.
 const DIGITS: usize = 8;
 
+/// The checksums of the blocks of some bytes, which come piece by piece.
+#[derive(Default)]
+pub(crate) struct BlockSums {
+    ended: Vec<u32>,
+    /// The block that is not full yet.
+    current: Hasher,
+    current_bytes: usize,
+}
+
+impl BlockSums {
+    /// Adds the next bytes.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while self.current_bytes + rest.len() >= BLOCK_BYTES {
+            let (block, after) = rest.split_at(BLOCK_BYTES - self.current_bytes);
+            self.current.update(block);
+            self.end_block();
+            rest = after;
+        }
+        self.current.update(rest);
+        self.current_bytes += rest.len();
+    }
+
+    /// Ends the last block. Returns the checksums.
+    pub(crate) fn finish(mut self) -> Vec<u32> {
+        if self.current_bytes > 0 {
+            self.end_block();
+        }
+        self.ended
+    }
+
+    fn end_block(&mut self) {
+        self.ended.push(std::mem::take(&mut self.current).finalize());
+        self.current_bytes = 0;
+    }
+}
+
 /// Writes a file, and computes the checksums of its blocks.
 pub(crate) struct SummedWriter {
     file: Box<dyn DiskFile>,
     length: u64,
-    blocks: Vec<u32>,
-    /// The block that is not full yet; the tail, once that has begun.
-    current: Hasher,
-    current_bytes: usize,
-    /// The place at which the tail begins, once it has begun.
-    tail_at: Option<u64>,
+    blocks: BlockSums,
+    /// The place at which the tail begins, and its checksum so far, once it has begun.
+    tail: Option<(u64, Hasher)>,
 }
 
 impl SummedWriter {
     pub(crate) fn new(file: Box<dyn DiskFile>) -> Self {
-        let (blocks, current) = (Vec::new(), Hasher::new());
-        Self { file, length: 0, blocks, current, current_bytes: 0, tail_at: None }
+        Self { file, length: 0, blocks: BlockSums::default(), tail: None }
     }
 
     /// Returns the bytes that were written.
@@ -51,24 +84,18 @@ impl SummedWriter {
 
     /// Ends the blocks, and returns their checksums as a text. What is written from here on is the tail.
     pub(crate) fn begin_tail(&mut self) -> String {
-        if self.current_bytes > 0 {
-            self.end_block();
-        }
-        self.tail_at = Some(self.length);
-        self.blocks.iter().map(|sum| format!("{sum:08x}")).collect()
+        self.tail = Some((self.length, Hasher::new()));
+        let sums = std::mem::take(&mut self.blocks).finish();
+        sums.iter().map(|sum| format!("{sum:08x}")).collect()
     }
 
     /// Syncs the file. Returns the length of the tail, and its checksum with `name`.
-    pub(crate) fn finish(mut self, name: impl FnOnce(u64) -> Vec<u8>) -> io::Result<(u64, u32)> {
+    pub(crate) fn finish(self, name: impl FnOnce(u64) -> Vec<u8>) -> io::Result<(u64, u32)> {
         self.file.sync()?;
-        let tail = self.length - self.tail_at.unwrap_or(self.length);
-        self.current.update(&name(tail));
-        Ok((tail, self.current.finalize()))
-    }
-
-    fn end_block(&mut self) {
-        self.blocks.push(std::mem::take(&mut self.current).finalize());
-        self.current_bytes = 0;
+        let (at, mut sum) = self.tail.unwrap_or_else(|| (self.length, Hasher::new()));
+        let tail = self.length - at;
+        sum.update(&name(tail));
+        Ok((tail, sum.finalize()))
     }
 }
 
@@ -76,15 +103,10 @@ impl Write for SummedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_at(bytes, self.length)?;
         self.length += bytes.len() as u64;
-        let mut rest = bytes;
-        while self.tail_at.is_none() && self.current_bytes + rest.len() >= BLOCK_BYTES {
-            let (block, after) = rest.split_at(BLOCK_BYTES - self.current_bytes);
-            self.current.update(block);
-            self.end_block();
-            rest = after;
+        match &mut self.tail {
+            Some((_, sum)) => sum.update(bytes),
+            None => self.blocks.update(bytes),
         }
-        self.current.update(rest);
-        self.current_bytes += rest.len();
         Ok(bytes.len())
     }
 
@@ -146,6 +168,11 @@ impl ChunkReader for Tail {
     }
 }
 
+fn wrong_sum(block: u64) -> ParquetError {
+    let place = block * BLOCK_BYTES as u64;
+    ParquetError::General(format!("the checksum of the bytes from {place} on is wrong"))
+}
+
 fn invalid(e: ParquetError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, e)
 }
@@ -187,6 +214,18 @@ impl Blocks {
         Ok(())
     }
 
+    /// Compares the checksums of bytes that were written with those that the blocks must have.
+    ///
+    /// # Errors
+    /// A block is another one.
+    pub(crate) fn compare(&self, sums: &[u32]) -> Result<(), ParquetError> {
+        let mut numbers = 0..self.sums.len().max(sums.len());
+        match numbers.find(|at| self.sums.get(*at) != sums.get(*at)) {
+            Some(other) => Err(wrong_sum(other as u64)),
+            None => Ok(()),
+        }
+    }
+
     /// Reads the blocks that have some of these bytes, and returns these bytes.
     fn read(&self, wanted: Range<u64>) -> Result<Bytes, ParquetError> {
         if wanted.end > self.length || wanted.start > wanted.end {
@@ -203,9 +242,7 @@ impl Blocks {
             let number = from / block + at as u64;
             let sum = usize::try_from(number).ok().and_then(|number| self.sums.get(number));
             if sum != Some(&crc32fast::hash(content)) {
-                let place = number * block;
-                let why = format!("the checksum of the bytes from {place} on is wrong");
-                return Err(ParquetError::General(why));
+                return Err(wrong_sum(number));
             }
         }
         let skipped = (wanted.start - from) as usize;

@@ -26,6 +26,9 @@ use crate::scratch::Scratch;
 /// Bytes that a copy reads at a time.
 const COPY_BYTES: usize = 1 << 20;
 
+/// Time between the starts of two jobs, in nanoseconds. The list of jobs is sorted by their starts, which differ at every site.
+const APART: i64 = 1_000_000_000;
+
 /// The names of the two sites.
 const SITES: [&str; 2] = ["a", "b"];
 
@@ -48,8 +51,10 @@ pub(super) struct Sites {
 pub(super) struct Turn {
     /// A download of all jobs in whole segments.
     pub(super) fetched: f64,
-    /// A download of all of their records but one kind, which the hub reads and the client writes anew.
+    /// A download of all of their records but one kind, which the client writes anew.
     pub(super) records: f64,
+    /// A download of the starts and ends alone, which the hubs filter.
+    pub(super) metadata: f64,
     /// A copy of the files, each synced.
     pub(super) copied: f64,
     /// The files read once.
@@ -72,7 +77,9 @@ impl Sites {
             let half = at * count / 2..(at + 1) * count / 2;
             for begin in half.clone().step_by(BATCH) {
                 let numbers = begin..(begin + BATCH).min(half.end);
-                let job = |number: usize| Job::new(number as u64, PROFILES[1], 0).part();
+                let job = |number: usize| {
+                    Job::new(number as u64, PROFILES[1], number as i64 * APART).part()
+                };
                 let parts: Vec<JobPart> = numbers.map(job).collect();
                 lts.seal(&parts, now()).map_err(|e| failed(&e))?;
             }
@@ -96,6 +103,7 @@ impl Sites {
         let fetched = self.fetch(scratch, &[])?;
         let kinds = ["--kind", "sample", "--kind", "start", "--kind", "end"];
         let records = self.fetch(scratch, &kinds)?;
+        let metadata = self.fetch(scratch, &kinds[2..])?;
         self.forget().map_err(|e| failed(&e))?;
         let to = scratch.dir("copies")?;
         let begun = Instant::now();
@@ -110,7 +118,7 @@ impl Sites {
             copy(path, None).map_err(|e| failed(&e))?;
         }
         let read = begun.elapsed().as_secs_f64();
-        Ok(Turn { fetched, records, copied, read })
+        Ok(Turn { fetched, records, metadata, copied, read })
     }
 
     /// Downloads all jobs with further options. Returns the seconds.

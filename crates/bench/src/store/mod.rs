@@ -245,7 +245,16 @@ fn downloads(
                 "s",
                 median(&of(|it| it.records)),
                 Better::Lower,
-            ),
+            )
+            .rounds("skopos", &of(|it| it.records)),
+            Row::new(
+                &case,
+                "download of starts and ends",
+                "s",
+                median(&of(|it| it.metadata)),
+                Better::Lower,
+            )
+            .rounds("skopos", &of(|it| it.metadata)),
         ]);
     }
     Ok(())

@@ -67,6 +67,8 @@ pub(super) struct Builder {
     values: ListBuilder<Float64Builder>,
     documents: StringBuilder,
     raw: BinaryBuilder,
+    /// The values of one record.
+    vector: Vec<f64>,
 }
 
 impl Default for Builder {
@@ -86,6 +88,7 @@ impl Default for Builder {
             values: ListBuilder::new(Float64Builder::new()).with_field(item),
             documents: StringBuilder::new(),
             raw: BinaryBuilder::new(),
+            vector: Vec::new(),
         }
     }
 }
@@ -113,7 +116,9 @@ impl Builder {
         self.times.append_value(record.time.as_nanos());
         if let Some((schema, values)) = record.sample() {
             self.schemas.append_value(schema);
-            values.for_each(|value| self.values.values().append_value(value));
+            self.vector.clear();
+            self.vector.extend(values);
+            self.values.values().append_slice(&self.vector);
             self.values.append(true);
             self.documents.append_null();
             self.raw.append_null();
@@ -164,13 +169,14 @@ pub fn records_of(batch: &RecordBatch) -> Option<Vec<PlacedRecord>> {
     let positions = number("position")?;
     let times = batch.column_by_name("time")?.as_primitive_opt::<TimestampNanosecondType>()?;
     let lists = batch.column_by_name("values")?.as_list_opt::<i32>()?;
+    let values = lists.values().as_primitive_opt::<Float64Type>()?.values();
     let raw = batch.column_by_name("raw")?.as_binary_opt::<i32>()?;
     let mut records = Vec::with_capacity(batch.num_rows());
     for row in 0..batch.num_rows() {
         let content = if schemas.is_valid(row) {
-            let values = lists.value(row);
-            let values = values.as_primitive_opt::<Float64Type>()?;
-            JobRecord::sample_content(schemas.value(row), values.values())
+            let (from, to) = (lists.value_offsets()[row], lists.value_offsets()[row + 1]);
+            let list = values.get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)?;
+            JobRecord::sample_content(schemas.value(row), list)
         } else if documents.is_valid(row) {
             documents.value(row).as_bytes().to_vec()
         } else {

@@ -13,7 +13,8 @@ use skopos_model::job::{JobId, JobRecord, Kind};
 use skopos_query::arrow::array::RecordBatch;
 use skopos_store::history::Error as LogError;
 use skopos_store::jobs::{
-    Filter, PageRequest, RecordSum, SegmentFile, StoredRecord, Visibility, WholeSegment, catalogue,
+    Filter, PageRequest, PartReader, RecordSum, SegmentFile, StoredRecord, Visibility,
+    WholeSegment, catalogue,
 };
 
 use super::columns::Builder;
@@ -21,8 +22,12 @@ use super::shared::AnyError;
 use super::store::Jobs;
 use crate::catalogue::visibility;
 
-/// The most jobs of one answer. The client asks for the next ones with the place at which the answer ended.
-pub const MAX_FOUND: usize = 1000;
+/// The most jobs of one answer: about as many as fit by [`MAX_NAME_BYTES`]. The client asks for the next ones with the place at
+/// which the answer ended. A condition is applied to all jobs for each answer, so few answers are better.
+pub const MAX_FOUND: usize = 8192;
+
+/// Jobs that are looked up at once, before it is known whether the answer has room for them.
+const LOOKED_UP: usize = 1024;
 
 /// The most portions of one answer, each of which has a ticket of some kilobytes.
 pub const MAX_PORTIONS: usize = 256;
@@ -38,6 +43,10 @@ const MAX_PORTION_BYTES: usize = 64 << 10;
 /// The records of a portion, after which another one begins: some ten megabytes of measurements. So the parts of one segment
 /// are downloaded side by side.
 const PORTION_RECORDS: u64 = 32_768;
+
+/// The share of a segment's records from which on its file is sent to a client that filters records itself. Records that a hub
+/// filters are not compressed on the way, and take four times the bytes.
+const MOST: f64 = 0.5;
 
 /// Rows and bytes of a batch. A message has at most some megabytes.
 const BATCH_ROWS: usize = 8192;
@@ -152,10 +161,25 @@ impl Wanted {
         *self == Self::default()
     }
 
+    /// Returns true if records of a kind are wanted, at least some of them.
+    pub fn has_kind(&self, kind: Kind) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(kind.name())
+    }
+
+    /// Returns true if all records are wanted, or by their kinds most of a segment's, of which `kinds` has the numbers. Conditions on
+    /// schemas and times may leave out any number of measurements.
+    pub fn has_most(&self, kinds: &BTreeMap<String, u64>) -> bool {
+        let by_kind = Self { kinds: self.kinds.clone(), ..Self::default() };
+        let is_wanted = |(kind, _): &(&String, &u64)| by_kind.kinds.contains(*kind);
+        let wanted: u64 = kinds.iter().filter(is_wanted).map(|(_, count)| count).sum();
+        let (all, share) = (kinds.values().sum::<u64>(), wanted as f64);
+        self.is_all() || *self == by_kind && share >= MOST * all as f64
+    }
+
     /// Returns true if a record is wanted. Conditions on schemas and times are for measurements alone: other records say what
     /// these mean.
     pub fn has(&self, record: &JobRecord<'_>) -> bool {
-        if !self.kinds.is_empty() && !self.kinds.contains(record.kind.name()) {
+        if !self.has_kind(record.kind) {
             return false;
         }
         if record.kind != Kind::Sample {
@@ -193,16 +217,9 @@ impl Jobs {
         Ok(ids)
     }
 
-    /// Returns true if the caller may read a job. A job that does not exist is one that the caller may not read.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
-    pub fn is_visible(&self, caller: &Caller, id: &JobId) -> Result<bool, catalogue::Error> {
-        Ok(self.entry(caller, id)?.is_some())
-    }
-
     /// Returns the places of those of the jobs `ids` that the caller may read. A job that does not fit, and those after it,
-    /// are left for another call. With `may_be_whole`, a segment of which all parts are found is one portion.
+    /// are left for another call. With `whole_for`, a segment of which all parts are found and most records are wanted is one
+    /// portion.
     ///
     /// # Errors
     /// A file or the catalogue cannot be read.
@@ -210,54 +227,26 @@ impl Jobs {
         &self,
         caller: &Caller,
         ids: &BTreeSet<JobId>,
-        may_be_whole: bool,
+        whole_for: Option<&Wanted>,
     ) -> Result<Places, AnyError> {
-        let mut sealed: BTreeMap<String, VecDeque<Portion>> = BTreeMap::new();
-        let mut open: VecDeque<Portion> = VecDeque::new();
-        let (mut places, mut bytes, mut last) = (Places::default(), 0, None);
-        for id in ids {
-            let count = open.len() + sealed.values().map(VecDeque::len).sum::<usize>();
-            let jobs = usize::try_from(places.jobs).unwrap_or(usize::MAX);
-            if jobs >= MAX_FOUND || count >= MAX_PORTIONS || bytes >= MAX_NAME_BYTES {
-                places.after = last;
-                break;
-            }
-            if !self.is_visible(caller, id)? {
-                continue;
-            }
-            last = Some(id.clone());
-            places.jobs += 1;
-            // The intake first: a part that is sealed meanwhile is left out here, and read with the open records.
-            let (next, unsealed) = {
-                let intake = self.shared.intake();
-                let job = intake.job(id);
-                (job.map(|job| job.next_part()), job.map_or(0, |job| job.unsealed()))
-            };
-            for part in self.shared.lts.find(id)? {
-                if next.is_some_and(|next| part.number >= next) {
-                    continue;
+        let mut placing = Placing::default();
+        let mut left = ids.iter().peekable();
+        while left.peek().is_some() && placing.places.after.is_none() {
+            let next: Vec<JobId> = left.by_ref().take(LOOKED_UP).cloned().collect();
+            let visible = self.visible(caller, &next)?;
+            for id in visible {
+                if placing.is_full() {
+                    placing.places.after = placing.last.take();
+                    break;
                 }
-                let portions = sealed.entry(part.segment).or_default();
-                let of = of_job(portions, id, true);
-                let before = of.bytes();
-                of.add(part.number);
-                bytes += of.bytes() - before;
-                if let Some(portion) = portions.back_mut() {
-                    portion.records += part.rows;
-                }
-            }
-            if let Some(next) = next {
-                let of = of_job(&mut open, id, false);
-                of.open_from = Some(next);
-                bytes += of.bytes();
-                if let Some(portion) = open.back_mut() {
-                    portion.records += unsealed as u64;
-                }
+                self.place(id, &mut placing)?;
             }
         }
+        let Placing { mut places, sealed, open, .. } = placing;
         let mut portions = Vec::new();
         for (segment, of) in sealed {
-            match may_be_whole.then(|| self.whole(&segment, &of)).transpose()?.flatten() {
+            let whole = whole_for.map(|wanted| self.whole(&segment, &of, wanted));
+            match whole.transpose()?.flatten() {
                 Some(whole) => portions.push(whole),
                 None => portions.extend(of),
             }
@@ -267,11 +256,50 @@ impl Jobs {
         Ok(places)
     }
 
-    /// Joins the portions of a segment if they have all of its parts and one ticket can name them.
+    /// Adds the places of a job that the caller may read.
+    fn place(&self, id: JobId, placing: &mut Placing) -> Result<(), AnyError> {
+        placing.places.jobs += 1;
+        // The intake first: a part that is sealed meanwhile is left out here, and read with the open records.
+        let (next, unsealed) = {
+            let intake = self.shared.intake();
+            let job = intake.job(&id);
+            (job.map(|job| job.next_part()), job.map_or(0, |job| job.unsealed()))
+        };
+        for part in self.shared.lts.find(&id)? {
+            if next.is_some_and(|next| part.number >= next) {
+                continue;
+            }
+            let portions = placing.sealed.entry(part.segment).or_default();
+            let before = portions.len();
+            let of = of_job(portions, &id, true);
+            let counted = if of.parts.is_empty() { 0 } else { of.bytes() };
+            of.add(part.number);
+            placing.bytes += of.bytes() - counted;
+            if let Some(portion) = portions.back_mut() {
+                portion.records += part.rows;
+            }
+            placing.portions += portions.len() - before;
+        }
+        if let Some(next) = next {
+            let before = placing.open.len();
+            let of = of_job(&mut placing.open, &id, false);
+            of.open_from = Some(next);
+            placing.bytes += of.bytes();
+            if let Some(portion) = placing.open.back_mut() {
+                portion.records += unsealed as u64;
+            }
+            placing.portions += placing.open.len() - before;
+        }
+        placing.last = Some(id);
+        Ok(())
+    }
+
+    /// Joins the portions of a segment if they have all of its parts, most of its records are wanted, and one ticket can name them.
     fn whole(
         &self,
         segment: &str,
         portions: &VecDeque<Portion>,
+        wanted: &Wanted,
     ) -> Result<Option<Portion>, AnyError> {
         let of = portions.iter().flat_map(|portion| &portion.jobs);
         let parts: usize = of.clone().map(OfJob::count).sum();
@@ -280,7 +308,8 @@ impl Jobs {
             return Ok(None);
         };
         let known = self.shared.lts.segment_of(&id, *number)?;
-        let Some(known) = known.filter(|it| it.name == segment && it.parts == parts) else {
+        let is_it = |it: &WholeSegment| it.name == segment && it.parts == parts;
+        let Some(known) = known.filter(|it| is_it(it) && wanted.has_most(&it.kinds)) else {
             return Ok(None);
         };
         let mut whole = Portion { is_sealed: true, ..Portion::default() };
@@ -298,7 +327,7 @@ impl Jobs {
         self.shared.lts.open_file(name)
     }
 
-    /// Begins to read a portion. The caller must have been asked for: see [`is_visible`](Self::is_visible).
+    /// Begins to read a portion. The caller must have been asked for: see [`visible`](Self::visible).
     pub fn download(self: &Arc<Self>, jobs: Vec<OfJob>, wanted: Wanted) -> Download {
         Download {
             jobs: self.clone(),
@@ -306,8 +335,30 @@ impl Jobs {
             wanted,
             parts: VecDeque::new(),
             part: None,
+            reader: PartReader::default(),
             sum: RecordSum::default(),
         }
+    }
+}
+
+/// The places of some jobs, while further jobs are added.
+#[derive(Default)]
+struct Placing {
+    places: Places,
+    /// The last job.
+    last: Option<JobId>,
+    sealed: BTreeMap<String, VecDeque<Portion>>,
+    open: VecDeque<Portion>,
+    /// Number of portions.
+    portions: usize,
+    /// Bytes of the names.
+    bytes: usize,
+}
+
+impl Placing {
+    fn is_full(&self) -> bool {
+        let jobs = usize::try_from(self.places.jobs).unwrap_or(usize::MAX);
+        jobs >= MAX_FOUND || self.portions >= MAX_PORTIONS || self.bytes >= MAX_NAME_BYTES
     }
 }
 
@@ -364,6 +415,7 @@ pub struct Download {
     /// Pieces of the first job: numbers of parts, or the open records.
     parts: VecDeque<PieceOf>,
     part: Option<ReadPart>,
+    reader: PartReader,
     sum: RecordSum,
 }
 
@@ -422,9 +474,11 @@ impl Download {
             };
             let (number, records) = match piece {
                 PieceOf::Part(id, number) => {
-                    let part = shared.lts.read_part(&id, number)?;
+                    let is_wanted = |kind| self.wanted.has_kind(kind);
+                    let read =
+                        shared.lts.read_kinds(&mut self.reader, (&id, number), &is_wanted)?;
                     let gone = || format!("part {number} of the job {id} was removed meanwhile");
-                    (number, part.ok_or_else(gone)?.records)
+                    (number, read.ok_or_else(gone)?)
                 }
                 PieceOf::Open(id, from) => {
                     // The intake first, as `Jobs::pieces` does it.

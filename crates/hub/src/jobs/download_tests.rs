@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skopos_access::Caller;
+use skopos_access::{Caller, Role, User};
 use skopos_model::Timestamp;
 use skopos_model::job::{JobId, JobRecord, Kind};
-use skopos_store::jobs::{IntakeLimits, RecordSum, StoredRecord};
+use skopos_store::jobs::{Change, IntakeLimits, JobEntry, JobPart, RecordSum, StoredRecord};
 
 use super::columns::records_of;
 use super::download::{MAX_FOUND, Places, Wanted};
@@ -31,7 +31,7 @@ fn record<'r>(job: &'r str, kind: Kind, time: i64, content: &'r [u8]) -> JobReco
 
 fn places(jobs: &Jobs, ids: &[&str]) -> Places {
     let ids: BTreeSet<JobId> = ids.iter().map(|job| id(job)).collect();
-    jobs.places(&Caller::Owner, &ids, false).expect("found")
+    jobs.places(&Caller::Owner, &ids, None).expect("found")
 }
 
 /// Downloads all portions, and checks their sums and positions.
@@ -139,7 +139,7 @@ fn an_answer_has_a_bounded_number_of_jobs_and_the_next_one_has_the_rest() {
     let mut left: BTreeSet<JobId> = names.iter().map(|job| id(job)).collect();
     let (mut shown, mut answers) = (Vec::new(), 0);
     loop {
-        let places = jobs.places(&Caller::Owner, &left, false).expect("found");
+        let places = jobs.places(&Caller::Owner, &left, None).expect("found");
         answers += 1;
         assert!(usize::try_from(places.jobs).expect("few") <= MAX_FOUND);
         let of_answer = places.portions.iter().flat_map(|portion| &portion.jobs);
@@ -149,4 +149,87 @@ fn an_answer_has_a_bounded_number_of_jobs_and_the_next_one_has_the_rest() {
         left.remove(&after);
     }
     assert_eq!((shown, answers), (names, 3));
+}
+
+/// Seals jobs with a start of a user, and tells the catalogue about them.
+fn seal(jobs: &Jobs, names: &[String], user: &str) {
+    let document = format!("{{\"user\":\"{user}\"}}");
+    let part = |name: &String| {
+        let start = StoredRecord::of(&record(name, Kind::Start, 0, document.as_bytes()));
+        JobPart { id: id(name), number: 0, records: vec![start], marks: Vec::new() }
+    };
+    let parts: Vec<JobPart> = names.iter().map(part).collect();
+    jobs.shared.lts.seal(&parts, Timestamp::from_nanos(1)).expect("sealed");
+    let entry = |part: &JobPart| {
+        let mut entry = JobEntry::new("s", part.id.clone());
+        part.records[0].get().into_iter().for_each(|record| entry.add(&record));
+        entry
+    };
+    let entries: Vec<JobEntry> = parts.iter().map(entry).collect();
+    let change = Change { entries: &entries, ..Change::default() };
+    jobs.shared.catalogue.apply(&change).expect("a change");
+}
+
+#[test]
+fn the_names_of_sealed_jobs_in_an_answer_are_bounded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let jobs = open(folder.path(), LIMITS);
+    let names: Vec<String> = (0..4096).map(|at| format!("{at:0>256}")).collect();
+    seal(&jobs, &names, "ann");
+    let mut left: BTreeSet<JobId> = names.iter().map(|job| id(job)).collect();
+    let (mut shown, mut answers) = (Vec::new(), 0);
+    loop {
+        let places = jobs.places(&Caller::Owner, &left, None).expect("found");
+        answers += 1;
+        let of_answer: Vec<String> = places
+            .portions
+            .iter()
+            .flat_map(|portion| &portion.jobs)
+            .map(|of| of.job.clone())
+            .collect();
+        let bytes: usize = of_answer.iter().map(String::len).sum();
+        assert!(bytes < 768 << 10, "{bytes}");
+        shown.extend(of_answer);
+        let Some(after) = places.after else { break };
+        left = left.split_off(&after);
+        left.remove(&after);
+    }
+    shown.sort();
+    assert_eq!((shown, answers), (names, 2));
+}
+
+#[test]
+fn jobs_that_are_looked_up_together_are_those_that_a_caller_reads_one_by_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let jobs = open(folder.path(), LIMITS);
+    let documents: [(&str, &[u8]); 3] =
+        [("1", br#"{"user":"ann"}"#), ("2", br#"{"user":"bob"}"#), ("3", b"{}")];
+    jobs.store(&Caller::Owner, ("p", 1), |visit| {
+        documents
+            .iter()
+            .zip(0..)
+            .try_for_each(|((job, document), at)| visit(at, record(job, Kind::Start, at, document)))
+    })
+    .expect("stored");
+    seal(&jobs, &["4".to_owned(), "5".to_owned()], "ann");
+    seal(&jobs, &["6".to_owned()], "bob");
+    let all: Vec<JobId> = (1..9).map(|job: u32| id(&job.to_string())).collect();
+    let user = |name: &str| {
+        let name = name.to_owned();
+        Caller::User(User { name, role: Role::Member, ..User::default() })
+    };
+    for (caller, expected) in [
+        (Caller::Owner, vec!["1", "2", "3", "4", "5", "6"]),
+        (user("ann"), vec!["1", "4", "5"]),
+        (user("bob"), vec!["2", "6"]),
+        (user("kim"), Vec::new()),
+        (Caller::Stranger, Vec::new()),
+    ] {
+        let visible = jobs.visible(&caller, &all).expect("readable");
+        assert_eq!(visible.iter().map(JobId::job).collect::<Vec<_>>(), expected, "{caller:?}");
+        for job in &all {
+            let entry = jobs.entry(&caller, job).expect("readable");
+            assert_eq!(entry.is_some(), visible.contains(job), "{caller:?} {job}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use skopos_model::job::{JobId, JobStart};
+use skopos_store::history::Error as LogError;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{JobEntry, Visibility};
 
@@ -82,12 +83,14 @@ impl Shared {
     /// Returns the entry of a job that is not in the intake, from the segments if the catalogue is away.
     pub(super) fn finished(&self, id: &JobId) -> Result<Option<JobEntry>, catalogue::Error> {
         match self.catalogue.get(&Visibility::Everything, &self.site, id) {
-            Err(e) if is_away(&e) => {
-                let of_site = OfSite { site: &self.site, lts: &self.lts };
-                let entry = of_site.entry(id).map_err(|_| e)?;
-                Ok(Some(entry).filter(|entry| !entry.parts.is_empty()))
-            }
+            Err(e) if is_away(&e) => self.sealed_entry(id).map_err(|_| e),
             found => found,
         }
+    }
+
+    /// Returns the entry of a job from its segments; `None` if it has no part there.
+    pub(super) fn sealed_entry(&self, id: &JobId) -> Result<Option<JobEntry>, LogError> {
+        let entry = OfSite { site: &self.site, lts: &self.lts }.entry(id)?;
+        Ok(Some(entry).filter(|entry| !entry.parts.is_empty()))
     }
 }

@@ -281,6 +281,62 @@ impl Jobs {
         Ok(known.filter(|entry| visible.shows(entry.user(), entry.project())))
     }
 
+    /// Returns those of some jobs that the caller may read. A job that does not exist is one that the caller may not read.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn visible(
+        &self,
+        caller: &Caller,
+        ids: &[JobId],
+    ) -> Result<BTreeSet<JobId>, catalogue::Error> {
+        let (mut visible, mut finished) = (BTreeSet::new(), Vec::new());
+        if self.copy.is_some() {
+            // A job of the copy that this hub has itself is known by its start, which is in its entry.
+            for id in ids {
+                if self.entry(caller, id)?.is_some() {
+                    visible.insert(id.clone());
+                }
+            }
+            return Ok(visible);
+        }
+        let visibility = visibility(caller);
+        let shows = |entry: &JobEntry| visibility.shows(entry.user(), entry.project());
+        {
+            let intake = self.shared.intake();
+            for id in ids {
+                match intake.job(id).map(|job| job.entry()) {
+                    Some(entry) if shows(entry) => {
+                        visible.insert(id.clone());
+                    }
+                    Some(_) => {}
+                    None => finished.push(id.clone()),
+                }
+            }
+        }
+        if finished.is_empty() {
+            // The catalogue may be away.
+            return Ok(visible);
+        }
+        match self.shared.catalogue.visible(&visibility, &self.shared.site, &finished) {
+            Ok(found) => visible.extend(found),
+            // The segments tell, as long as the catalogue is away.
+            Err(e) if is_away(&e) => {
+                for id in finished {
+                    match self.shared.sealed_entry(&id) {
+                        Ok(entry) if entry.as_ref().is_some_and(shows) => {
+                            visible.insert(id);
+                        }
+                        Ok(_) => {}
+                        Err(_) => return Err(e),
+                    }
+                }
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(visible)
+    }
+
     /// Returns the pieces of a job that the caller may read, in their order; none if there is no such job.
     ///
     /// # Errors

@@ -146,7 +146,7 @@ fn no_table_has_a_row_of_a_job_that_the_caller_may_not_read() {
         readable.sort();
         let ids: BTreeSet<JobId> =
             JOBS.iter().map(|job| JobId::new(job.0, 0).expect("an id")).collect();
-        let places = jobs.places(&caller, &ids, false).expect("found");
+        let places = jobs.places(&caller, &ids, None).expect("found");
         let mut shown: Vec<String> =
             places.portions.iter().flat_map(|p| &p.jobs).map(|of| of.job.clone()).collect();
         shown.sort();

@@ -8,7 +8,8 @@ use skopos_model::job::JobState;
 use skopos_model::task::{ExitType, RESOURCES, Resource};
 use skopos_model::{Timestamp, Unit};
 use skopos_query::arrow::array::{
-    ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
+    ArrayRef, Float64Array, Int64Array, NullArray, RecordBatch, StringArray,
+    TimestampNanosecondArray,
 };
 use skopos_query::{BoxError, Column, Fingerprint, Literal, Rows, Scan, Table};
 use skopos_store::jobs::catalogue::{
@@ -353,7 +354,7 @@ impl Iterator for Batches {
             return None;
         }
         self.has_begun = true;
-        let batch = self.scan.select(&arrays(&shown));
+        let batch = self.scan.select(&arrays(&shown, self.scan.columns()));
         for source in &mut self.sources {
             let is_of = |one: &&Shown| one.copy_of.as_deref() == source.jobs.copy_of();
             let rows = shown.iter().filter(is_of).count() as u64;
@@ -403,8 +404,8 @@ fn fits(row: &JobRow, scan: &Scan) -> bool {
     })
 }
 
-/// Returns all columns of some jobs.
-fn arrays(shown: &[Shown]) -> Vec<ArrayRef> {
+/// Returns the columns of some jobs. Those that are not wanted have nulls: a statement reads few of them, and most are texts.
+fn arrays(shown: &[Shown], wanted: &[usize]) -> Vec<ArrayRef> {
     let rows = || shown.iter().map(|one| &one.row);
     let used = |resource: &Resource| {
         let values = rows().map(|row| row.used.get(resource.name).copied());
@@ -424,8 +425,22 @@ fn arrays(shown: &[Shown]) -> Vec<ArrayRef> {
         let texts = shown.iter().map(|one| one.texts[at].as_deref());
         Arc::new(texts.collect::<StringArray>()) as ArrayRef
     };
-    let copy_of = shown.iter().map(|one| one.copy_of.as_deref()).collect::<StringArray>();
-    let first = COLUMNS.iter().map(|(_, of, _)| array(of));
-    let first = first.chain(RESOURCES.iter().map(used)).chain([Arc::new(copy_of) as ArrayRef]);
-    first.chain((0..OF_ENTRIES.len()).map(text)).collect()
+    let copy_of = || {
+        let hubs = shown.iter().map(|one| one.copy_of.as_deref());
+        Arc::new(hubs.collect::<StringArray>()) as ArrayRef
+    };
+    let column = |at: usize| {
+        if !wanted.contains(&at) {
+            return Arc::new(NullArray::new(shown.len())) as ArrayRef;
+        }
+        if let Some((_, of, _)) = COLUMNS.get(at) {
+            return array(of);
+        }
+        match at - COLUMNS.len() {
+            at if at < RESOURCES.len() => used(&RESOURCES[at]),
+            at if at == RESOURCES.len() => copy_of(),
+            at => text(at - RESOURCES.len() - 1),
+        }
+    };
+    (0..COLUMNS.len() + RESOURCES.len() + 1 + OF_ENTRIES.len()).map(column).collect()
 }

@@ -3,7 +3,8 @@
 //! A stream has the columns of a segment. Its last message has no rows and the `app_metadata` `{"records":N,"crc":"…"}`: the
 //! number of records and their CRC-32. A stream without it is not whole.
 //!
-//! A client may take whole segments: if a caller asks for all jobs of one, the stream is its file, in pieces without metadata.
+//! A client may take whole segments: if a caller asks for all jobs of one, the stream is its file, in pieces without metadata. The
+//! file has all records, so a client that wants most of them says that it filters.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,8 +19,8 @@ use serde::Serialize;
 use skopos_access::{Action, Caller, may};
 use skopos_hub::counts::Counts;
 use skopos_hub::jobs::{
-    Download, Jobs, JobsPlace, MAX_FOUND, Places, Portion, Question, Reading, SegmentFile, Wanted,
-    download_schema, holder_of,
+    Download, Jobs, JobsPlace, MAX_FOUND, OfJob, Places, Portion, Question, Reading, SegmentFile,
+    Wanted, download_schema, holder_of,
 };
 use skopos_model::job::{JobId, Kind};
 use skopos_model::unpoisoned;
@@ -44,7 +45,7 @@ use crate::shares::{Share, Shares};
 const DOWNLOADS_OF_ONE: usize = 8;
 const DOWNLOADS_OF_ALL: usize = 32;
 
-/// The most questions for places of one caller and of all. Each has a thread while it looks up a thousand jobs.
+/// The most questions for places of one caller and of all. Each has a thread while it looks up some thousand jobs.
 const QUESTIONS_OF_ONE: usize = 4;
 const QUESTIONS_OF_ALL: usize = 16;
 
@@ -67,6 +68,9 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The longest command.
 const MAX_COMMAND_BYTES: usize = 512 << 10;
+
+/// The most jobs that a command names. Each is searched for on its own.
+const MAX_NAMED: usize = 1000;
 
 /// The most kinds and schemas of a command.
 const MAX_NAMES: usize = 64;
@@ -369,8 +373,8 @@ fn command_of(bytes: &[u8]) -> Result<PlacesCommand, Status> {
     if command.jobs.is_empty() == command.condition.is_none() {
         return Err(invalid("the command has to have either `jobs` or `where`"));
     }
-    if command.jobs.len() > MAX_FOUND {
-        return Err(invalid(&format!("the command names more than {MAX_FOUND} jobs")));
+    if command.jobs.len() > MAX_NAMED {
+        return Err(invalid(&format!("the command names more than {MAX_NAMED} jobs")));
     }
     if kinds.len() > MAX_NAMES || wanted.schemas.len() > MAX_NAMES {
         return Err(invalid(&format!("the command has more than {MAX_NAMES} kinds or schemas")));
@@ -475,8 +479,9 @@ impl Inner {
             ids = ids.split_off(&after);
             ids.remove(&after);
         }
-        let may_be_whole = command.segments && command.records.is_all();
-        let found = places_in(&sources, caller, &ids, may_be_whole).map_err(|e| {
+        let takes_files = command.segments && (command.records.is_all() || command.filters);
+        let whole_for = takes_files.then_some(&command.records);
+        let found = places_in(&sources, caller, &ids, whole_for).map_err(|e| {
             reading.fail(&e.to_string());
             failed(caller, &e)
         });
@@ -588,16 +593,16 @@ impl Inner {
             status
         };
         let granted = granted.map_err(|status| refuse(&mut reading, status))?;
-        for of in &granted.jobs {
-            reading.id(&of.job);
-            // The rights may have changed since the ticket was given.
-            let id = of.id();
-            let visible = id.map_or(Ok(false), |id| jobs.is_visible(caller, &id));
-            if !visible.map_err(|e| failed(caller, &e))? {
-                let status =
-                    Status::permission_denied("a job of the ticket may not be read, or is gone");
-                return Err(refuse(&mut reading, status));
-            }
+        granted.jobs.iter().for_each(|of| reading.id(&of.job));
+        // The rights may have changed since the ticket was given.
+        let ids = granted.jobs.iter().map(OfJob::id).collect::<Option<Vec<JobId>>>();
+        let visible = ids.map_or(Ok(false), |ids| {
+            jobs.visible(caller, &ids).map(|visible| ids.iter().all(|id| visible.contains(id)))
+        });
+        if !visible.map_err(|e| failed(caller, &e))? {
+            let status =
+                Status::permission_denied("a job of the ticket may not be read, or is gone");
+            return Err(refuse(&mut reading, status));
         }
         reading.jobs(granted.jobs.len() as u64);
         let is_owner = may(caller, Action::ReadLog).is_ok();
@@ -661,26 +666,23 @@ fn places_in(
     sources: &[Arc<Jobs>],
     caller: &Caller,
     ids: &BTreeSet<JobId>,
-    may_be_whole: bool,
+    whole_for: Option<&Wanted>,
 ) -> Result<Found, AnyError> {
     let mut left = ids.clone();
     let mut of_sources = Vec::new();
     for (at, jobs) in sources.iter().enumerate() {
         let mut own = std::mem::take(&mut left);
         if at + 1 < sources.len() {
-            for id in &own {
-                if !jobs.is_visible(caller, id)? {
-                    left.insert(id.clone());
-                }
-            }
-            own.retain(|id| !left.contains(id));
+            let all: Vec<JobId> = own.iter().cloned().collect();
+            let visible = jobs.visible(caller, &all)?;
+            left = own.difference(&visible).cloned().collect();
+            own = visible;
         }
         of_sources.push((jobs.clone(), own));
     }
     let places = |of: &[(Arc<Jobs>, BTreeSet<JobId>)]| -> Result<Vec<_>, AnyError> {
-        let each = of
-            .iter()
-            .map(|(jobs, ids)| Ok((jobs.clone(), jobs.places(caller, ids, may_be_whole)?)));
+        let each =
+            of.iter().map(|(jobs, ids)| Ok((jobs.clone(), jobs.places(caller, ids, whole_for)?)));
         each.collect()
     };
     let all = places(&of_sources)?;

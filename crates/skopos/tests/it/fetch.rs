@@ -504,21 +504,36 @@ fn a_whole_segment_is_fetched_as_a_file() {
     assert_eq!((&document["kept_parts"], &document["fetched_parts"]), (&json!(1), &json!(1)));
     assert_eq!(["1", "2"].map(|job| records(&site, job)), [7, 9]);
     assert_eq!(fs::read_dir(site.join("arriving")).expect("a folder").count(), 0);
-    // A ticket of a segment is one for all of its records, and for nobody who asks for some.
+    // Of a file that comes for most kinds of records, the client keeps these alone.
+    let kinds = ["1", "2", "3", "--kind", "sample", "--kind", "end"];
+    let (site, document) = fetch("kinds", &kinds);
+    let numbers = (&document["fetched_parts"], &document["records"]);
+    assert_eq!(numbers, (&json!(3), &json!(6 + 8 + 10)), "{document}");
+    assert_eq!(
+        (segments(&site).len(), ["1", "2", "3"].map(|job| records(&site, job))),
+        (2, [6, 8, 10])
+    );
+    assert_eq!(fs::read_dir(site.join("arriving")).expect("a folder").count(), 0);
+    let (_, document) = fetch("kinds", &kinds);
+    assert_eq!((&document["kept_parts"], &document["fetched_parts"]), (&json!(3), &json!(0)));
+    // A ticket of a segment is one for all of its records, and for a client that asks for some only if it filters.
     let url = format!("grpc://127.0.0.1:{port}");
     let mut fetcher =
         Fetcher::connect(&HubAddress { url, ..HubAddress::default() }).expect("a hub");
-    let mut files = |jobs: &[&str], kind: Option<&str>| {
-        let kinds = kind.map(str::to_owned).into_iter().collect();
-        let records = Wanted { kinds, ..Wanted::default() };
-        let asked = PlacesCommand { segments: true, records, ..command(jobs) };
+    let mut files_of = |jobs: &[&str], records: Wanted, filters: bool| {
+        let asked = PlacesCommand { segments: true, records, filters, ..command(jobs) };
         let (_, endpoints) = fetcher.places(&asked).expect("answered");
         endpoints.iter().filter(|endpoint| endpoint.metadata.segment.is_some()).count()
     };
-    assert_eq!(files(&["1", "2", "3"], None), 2);
-    assert_eq!(files(&["1", "3"], None), 1);
-    assert_eq!(files(&["1"], None), 0);
-    assert_eq!(files(&["1", "2", "3"], Some("end")), 0);
+    let all = ["1", "2", "3"];
+    let of = |kind: &str| Wanted { kinds: [kind.to_owned()].into(), ..Wanted::default() };
+    assert_eq!(files_of(&all, Wanted::default(), false), 2);
+    assert_eq!(files_of(&["1", "3"], Wanted::default(), false), 1);
+    assert_eq!(files_of(&["1"], Wanted::default(), false), 0);
+    assert_eq!(files_of(&all, of("sample"), false), 0);
+    assert_eq!(files_of(&all, of("sample"), true), 2);
+    assert_eq!(files_of(&all, of("end"), true), 0);
+    assert_eq!(files_of(&all, Wanted { from_ns: Some(0), ..of("sample") }, true), 0);
 }
 
 /// A damaged segment is not taken over; the jobs in it that are whole come one by one.

@@ -38,8 +38,8 @@ pub use intake::{
 };
 pub use lts::{
     Changes, Lts, PartsOfJobs, Placed, Retention, SegmentDamage, SegmentFile, SegmentFiles,
-    Version, WholeSegment, is_segment_name,
+    Version, WholeSegment,
 };
 pub use part::{JobPart, Mark, PartRef, StoredRecord};
-pub use segment::{PartInfo, Segment, SegmentInfo, SegmentWriter};
+pub use segment::{ArrivingSegment, PartInfo, PartReader, Segment, SegmentInfo, SegmentWriter};
 pub use sum::RecordSum;

@@ -27,10 +27,14 @@ mod tls_tests;
 #[cfg(test)]
 mod upgrade_tests;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
+use skopos_model::job::JobId;
 use skopos_store::jobs::catalogue::Error;
-use skopos_store::jobs::{Applied, Catalogue, Change, Filter, JobEntry, JobRow, Page, PageRequest};
+use skopos_store::jobs::{
+    Applied, Catalogue, Change, Filter, JobEntry, JobRow, Page, PageRequest, Visibility,
+};
 
 use pool::Pool;
 pub use url::{PostgresUrl, UrlError};
@@ -81,6 +85,15 @@ impl Catalogue for PostgresCatalogue {
 
     fn count(&self, filter: &Filter) -> Result<u64, Error> {
         self.pool.run(async |connection| read::count(connection, filter).await)
+    }
+
+    fn visible(
+        &self,
+        visibility: &Visibility,
+        site: &str,
+        ids: &[JobId],
+    ) -> Result<BTreeSet<JobId>, Error> {
+        self.pool.run(async |c| read::visible(c, (visibility, site), ids).await)
     }
 
     fn segments(&self, after: &str) -> Result<Vec<String>, Error> {

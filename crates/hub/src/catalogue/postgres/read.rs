@@ -1,14 +1,16 @@
 //! Questions.
 
+use std::collections::BTreeSet;
 use std::error::Error as StdError;
 use std::io::Write;
 use std::pin::pin;
 
 use futures_util::TryStreamExt as _;
+use skopos_model::job::JobId;
 use skopos_store::jobs::catalogue::{
     Columns, Error, Key, MAX_PAGE_BYTES, MAX_SEGMENTS, Statement, Value,
 };
-use skopos_store::jobs::{Cursor, Filter, JobEntry, JobRow, Page, PageRequest, Sort};
+use skopos_store::jobs::{Cursor, Filter, JobEntry, JobRow, Page, PageRequest, Sort, Visibility};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
@@ -164,6 +166,37 @@ pub(super) async fn count(connection: &mut Connection, filter: &Filter) -> Resul
     })
     .await?;
     Ok(count.unsigned_abs())
+}
+
+/// The owners and projects of some jobs of a site, each with the place of its job in the parameters.
+const OWNERS: &str = "SELECT wanted.place, job.owner, job.project
+     FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS wanted (job, generation, place)
+     JOIN job ON job.site = $1 AND job.job = wanted.job AND job.generation = wanted.generation";
+
+/// Looks all jobs up in one statement.
+pub(super) async fn visible(
+    connection: &mut Connection,
+    (visibility, site): (&Visibility, &str),
+    ids: &[JobId],
+) -> Result<BTreeSet<JobId>, Error> {
+    let prepared = connection.prepared(OWNERS).await?;
+    let error = |e| Error::database(&connection.place, DOING, e);
+    let jobs: Vec<String> = ids.iter().map(|id| escaped(id.job().to_owned())).collect();
+    let generations: Vec<i64> = ids.iter().map(|id| id.generation().into()).collect();
+    let site = escaped(site.to_owned());
+    let rows = connection.client.query(&prepared, &[&site, &jobs, &generations]).await;
+    let mut visible = BTreeSet::new();
+    for row in rows.map_err(error)? {
+        let option = |at: usize| row.try_get(at).map(|text: Option<String>| text.map(unescaped));
+        let (owner, project) = (option(1).map_err(error)?, option(2).map_err(error)?);
+        // Counted from one.
+        let at: i64 = row.try_get(0).map_err(error)?;
+        let id = usize::try_from(at - 1).ok().and_then(|at| ids.get(at));
+        if let Some(id) = id.filter(|_| visibility.shows(owner.as_deref(), project.as_deref())) {
+            visible.insert(id.clone());
+        }
+    }
+    Ok(visible)
 }
 
 pub(super) async fn segments(

@@ -1,5 +1,6 @@
 //! The trait of catalogues.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use skopos_model::job::JobId;
@@ -79,6 +80,18 @@ pub trait Catalogue: Send + Sync {
     /// # Errors
     /// The filter is out of bounds, or the database cannot be read.
     fn count(&self, filter: &Filter) -> Result<u64, Error>;
+
+    /// Returns those of some jobs of a site that exist and may be seen. No entry is read, so this costs a small part of as many
+    /// calls of [`get`](Self::get).
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    fn visible(
+        &self,
+        visibility: &Visibility,
+        site: &str,
+        ids: &[JobId],
+    ) -> Result<BTreeSet<JobId>, Error>;
 
     /// Returns the names of the segments that come after a name, in the order of bytes; at most [`MAX_SEGMENTS`].
     ///

@@ -1,6 +1,6 @@
 //! Whole segments that are copied: to a replica and back from it, and to clients that download all of their jobs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use skopos_model::job::JobId;
@@ -25,6 +25,8 @@ pub struct WholeSegment {
     pub parts: usize,
     /// Bytes of the file.
     pub bytes: u64,
+    /// Number of records of each kind.
+    pub kinds: BTreeMap<String, u64>,
 }
 
 /// The file of a segment that is read from its begin to its end. It may be removed meanwhile.
@@ -62,11 +64,6 @@ impl SegmentFile {
         self.at += length;
         Ok(Some(bytes))
     }
-}
-
-/// Returns true if this is the name of a segment. Then it has no separators of paths.
-pub fn is_segment_name(name: &str) -> bool {
-    SegmentName::parse(name).is_some()
 }
 
 /// A state of the list of segments: it differs after each change of the list.
@@ -143,6 +140,7 @@ impl Lts {
             name: segment.name().to_owned(),
             parts: segment.parts().len(),
             bytes: segment.bytes(),
+            kinds: segment.kinds(),
         }))
     }
 

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use skopos_model::job::JobId;
+use skopos_model::job::{JobId, Kind};
 use skopos_model::unpoisoned;
 
 use super::index::Slot;
 use super::state::{Opened, State, list};
 use crate::jobs::part::{JobPart, Mark, PartRef, StoredRecord};
-use crate::jobs::segment::{PartInfo, Segment};
+use crate::jobs::segment::{PartInfo, PartReader, Segment};
 use crate::log::{self, Damage, Disk, Error, Lock, OsDisk, io_at};
 
 /// The most looks into the index for segments that compactions remove meanwhile. Compactions are minutes apart.
@@ -140,12 +140,36 @@ impl Lts {
     /// # Errors
     /// The part is damaged, or it cannot be read.
     pub fn read_part(&self, id: &JobId, number: u32) -> Result<Option<JobPart>, Error> {
+        self.read_copy(id, number, |segment, part| segment.read_part(part))
+    }
+
+    /// Returns the records of a part whose kind `is_wanted`, as [`read_part`](Self::read_part) does. `reader` goes on where it
+    /// ended.
+    ///
+    /// # Errors
+    /// The part is damaged, or it cannot be read.
+    pub fn read_kinds(
+        &self,
+        reader: &mut PartReader,
+        (id, number): (&JobId, u32),
+        is_wanted: &dyn Fn(Kind) -> bool,
+    ) -> Result<Option<Vec<StoredRecord>>, Error> {
+        self.read_copy(id, number, |segment, part| reader.read(segment, part, is_wanted))
+    }
+
+    /// Reads a part with `read` from the segments that have it, the later one first, until one is whole.
+    fn read_copy<T>(
+        &self,
+        id: &JobId,
+        number: u32,
+        mut read: impl FnMut(&Arc<Segment>, &PartInfo) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
         self.retry(|| {
             let slots = self.state().index.find_part(id, number);
             let mut failure = None;
             for slot in slots {
                 let read = self.segment(slot).map(|segment| {
-                    segment.map(|it| it.part(id, number).map(|part| it.read_part(part)))
+                    segment.map(|it| it.part(id, number).map(|part| read(&it, part)))
                 });
                 match read {
                     Ok(None) => return Ok(None),
@@ -216,7 +240,7 @@ impl Lts {
     }
 
     /// Looks again if a segment was removed after the look into the index: a compaction has moved its parts.
-    fn retry<T>(&self, look: impl Fn() -> Result<Option<T>, Error>) -> Result<T, Error> {
+    fn retry<T>(&self, mut look: impl FnMut() -> Result<Option<T>, Error>) -> Result<T, Error> {
         for _ in 0..ATTEMPTS {
             if let Some(found) = look()? {
                 return Ok(found);

@@ -26,7 +26,7 @@ mod tests;
 
 pub use chores::{Changes, Retention, SegmentDamage};
 pub(in crate::jobs) use copies::whole;
-pub use copies::{SegmentFile, Version, WholeSegment, is_segment_name};
+pub use copies::{SegmentFile, Version, WholeSegment};
 pub use entries::PartsOfJobs;
 pub use files::SegmentFiles;
 pub use folder::{Lts, Placed};

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
-use skopos_model::job::JobId;
+use skopos_model::job::{JobId, Kind};
 
 use super::columns::LAYOUT;
 use crate::jobs::part::{JobPart, Mark, StoredRecord};
@@ -62,6 +62,24 @@ impl PartInfo {
     /// Returns the place of the part in the order of a segment.
     pub fn key(&self) -> (&JobId, u32) {
         (&self.id, self.number)
+    }
+
+    /// Returns the rows of each kind that `is_wanted`, in their order; `None` if the numbers of records are not those of the rows.
+    pub(super) fn rows_of(
+        &self,
+        is_wanted: &dyn Fn(Kind) -> bool,
+    ) -> Option<Vec<(Kind, Range<u64>)>> {
+        let (mut next, mut runs) = (self.rows.start, Vec::new());
+        // The rows of a part are sorted by kind.
+        for kind in Kind::ALL {
+            let count = self.kinds.get(kind.name()).copied().unwrap_or(0);
+            let rows = next..next.checked_add(count)?;
+            next = rows.end;
+            if count > 0 && is_wanted(kind) {
+                runs.push((kind, rows));
+            }
+        }
+        (next == self.rows.end).then_some(runs)
     }
 
     fn line(&self) -> Line {

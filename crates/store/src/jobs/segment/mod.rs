@@ -11,7 +11,7 @@
 //! - Every byte that is read is checked. A part is read back as it was pushed, byte for byte and in the order of
 //!   arrival, or not at all.
 //!
-//! Read in this order: `name`, `columns`, `info`, `rows`, `writer`, `group`, `reader`.
+//! Read in this order: `name`, `columns`, `info`, `rows`, `writer`, `group`, `reader`, `arriving`.
 
 mod name;
 mod columns;
@@ -20,11 +20,13 @@ mod rows;
 mod writer;
 mod group;
 mod reader;
+mod arriving;
 #[cfg(test)]
 mod tests;
 
+pub use arriving::ArrivingSegment;
 pub use info::PartInfo;
 pub(super) use info::sum_of;
 pub(super) use name::SegmentName;
-pub use reader::Segment;
+pub use reader::{PartReader, Segment};
 pub use writer::{SegmentInfo, SegmentWriter};

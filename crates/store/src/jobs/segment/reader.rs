@@ -1,5 +1,6 @@
 //! Reads segments.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,10 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::reader::Length as _;
 use skopos_model::Timestamp;
-use skopos_model::job::JobId;
+use skopos_model::job::{JobId, Kind};
 
 use super::columns::{LAYOUT, PARTS_KEY, SEGMENT_KEY, is_schema};
-use super::group::Group;
+use super::group::{Group, Source, Wanted};
 use super::info::{self, Head, PartInfo};
 use super::name::SegmentName;
 use crate::jobs::part::{JobPart, StoredRecord};
@@ -34,6 +35,39 @@ pub struct Segment {
 impl fmt::Debug for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Segment({}, {} parts)", self.path.display(), self.parts.len())
+    }
+}
+
+/// Reads parts of segments, one after the other. Parts that come in the order of their rows cost each page of their segment once.
+#[derive(Default)]
+pub struct PartReader {
+    open: Option<(Arc<Segment>, Group)>,
+}
+
+impl fmt::Debug for PartReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let segment = self.open.as_ref().map(|(segment, _)| segment);
+        f.debug_struct("PartReader").field("segment", &segment).finish_non_exhaustive()
+    }
+}
+
+impl PartReader {
+    /// Reads the records of a part whose kind `is_wanted`, in the order of their arrival. Every byte that is read is checked; if
+    /// all records are wanted, so is the whole content. Pages without a wanted record are not read.
+    ///
+    /// # Errors
+    /// The part is damaged, or it cannot be read.
+    pub fn read(
+        &mut self,
+        segment: &Arc<Segment>,
+        part: &PartInfo,
+        is_wanted: &dyn Fn(Kind) -> bool,
+    ) -> Result<Vec<StoredRecord>, Error> {
+        let open = self.open.take().filter(|(open, _)| Arc::ptr_eq(open, segment));
+        let mut group = open.map(|(_, group)| group);
+        let records = segment.read_kinds(&mut group, part, is_wanted)?;
+        self.open = group.map(|group| (segment.clone(), group));
+        Ok(records)
     }
 }
 
@@ -103,6 +137,20 @@ impl Segment {
         &self.parts
     }
 
+    /// Returns the number of records of each kind.
+    pub fn kinds(&self) -> BTreeMap<String, u64> {
+        let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+        for (kind, count) in self.parts.iter().flat_map(|part| &part.kinds) {
+            match kinds.get_mut(kind) {
+                Some(sum) => *sum = sum.saturating_add(*count),
+                None => {
+                    kinds.insert(kind.clone(), *count);
+                }
+            }
+        }
+        kinds
+    }
+
     /// Returns the number of row groups.
     pub fn groups(&self) -> usize {
         self.groups.len()
@@ -136,32 +184,79 @@ impl Segment {
     /// # Errors
     /// The part is damaged, or it cannot be read.
     pub fn read_part(&self, part: &PartInfo) -> Result<JobPart, Error> {
-        let rows = self.rows(part).map_err(|e| failed(&self.path, e))?;
+        let (id, number, marks) = (part.id.clone(), part.number, part.marks.clone());
+        Ok(JobPart { id, number, records: self.read_all(&mut None, part)?, marks })
+    }
+
+    /// Reads the records of a part, and compares their sum. `open` is the group that was read last.
+    fn read_all(
+        &self,
+        open: &mut Option<Group>,
+        part: &PartInfo,
+    ) -> Result<Vec<StoredRecord>, Error> {
+        let rows = self.rows(open, part, (None, &part.rows)).map_err(|e| failed(&self.path, e))?;
+        let rows = in_order(rows);
         let is_whole = rows.iter().zip(0u32..).all(|((position, _), at)| *position == at);
         let records: Vec<StoredRecord> = rows.into_iter().map(|(_, record)| record).collect();
         if !is_whole || info::sum(records.iter(), &part.marks) != part.sum {
-            let why = format!("part {} of the job {} has other records", part.number, part.id);
-            return Err(Error::damaged(&self.path, &why));
+            return Err(self.other_records(part));
         }
-        let (id, marks) = (part.id.clone(), part.marks.clone());
-        Ok(JobPart { id, number: part.number, records, marks })
+        Ok(records)
     }
 
-    /// Returns the records of a part, sorted by position.
-    fn rows(&self, part: &PartInfo) -> Result<Vec<(u32, StoredRecord)>, ParquetError> {
+    /// Reads the records of a part whose kind `is_wanted`.
+    fn read_kinds(
+        &self,
+        open: &mut Option<Group>,
+        part: &PartInfo,
+        is_wanted: &dyn Fn(Kind) -> bool,
+    ) -> Result<Vec<StoredRecord>, Error> {
+        let runs = part.rows_of(is_wanted).ok_or_else(|| self.other_records(part))?;
+        let wanted: u64 = runs.iter().map(|(_, rows)| rows.end - rows.start).sum();
+        if wanted == part.rows.end - part.rows.start {
+            return self.read_all(open, part);
+        }
         let mut records = Vec::new();
-        let first = self.groups.partition_point(|rows| rows.end <= part.rows.start);
-        for (number, rows) in self.groups.iter().enumerate().skip(first) {
-            if rows.start >= part.rows.end {
+        for (kind, rows) in &runs {
+            let read = self.rows(open, part, (Some(*kind), rows));
+            records.extend(read.map_err(|e| failed(&self.path, e))?);
+        }
+        Ok(in_order(records).into_iter().map(|(_, record)| record).collect())
+    }
+
+    fn other_records(&self, part: &PartInfo) -> Error {
+        let why = format!("part {} of the job {} has other records", part.number, part.id);
+        Error::damaged(&self.path, &why)
+    }
+
+    /// Returns the records of some rows of a part, each with its position. If the rows have one kind, it is given.
+    fn rows(
+        &self,
+        open: &mut Option<Group>,
+        part: &PartInfo,
+        (kind, wanted): (Option<Kind>, &Range<u64>),
+    ) -> Result<Vec<(u32, StoredRecord)>, ParquetError> {
+        let mut records = Vec::new();
+        let source = Source { blocks: &self.blocks, metadata: &self.metadata };
+        let first = self.groups.partition_point(|rows| rows.end <= wanted.start);
+        for (number, of) in self.groups.iter().enumerate().skip(first) {
+            if of.start >= wanted.end {
                 break;
             }
-            let wanted = part.rows.start.max(rows.start)..part.rows.end.min(rows.end);
-            let inside = (wanted.start - rows.start) as usize..(wanted.end - rows.start) as usize;
-            let group = Group { blocks: &self.blocks, metadata: &self.metadata, number };
-            records.extend(group.read(&part.id, inside)?);
+            let (from, to) = (wanted.start.max(of.start), wanted.end.min(of.end));
+            let rows = (from - of.start) as usize..(to - of.start) as usize;
+            // After an error, the group is not read any more.
+            let group = open.take().filter(|group| group.number == number);
+            let mut group = group.unwrap_or_else(|| Group::new(number));
+            records.extend(group.read(source, &Wanted { id: &part.id, rows, kind })?);
+            *open = Some(group);
         }
-        records.sort_unstable_by_key(|(position, _)| *position);
         Ok(records)
+    }
+
+    /// Compares the checksums of the bytes that were written as this file, but for its tail.
+    pub(super) fn compare(&self, sums: &[u32]) -> Result<(), Error> {
+        self.blocks.compare(sums).map_err(|e| failed(&self.path, e))
     }
 
     /// Checks every byte of the file that [`open`](Self::open) did not.
@@ -171,4 +266,10 @@ impl Segment {
     pub fn verify(&self) -> Result<(), Error> {
         self.blocks.check().map_err(|e| failed(&self.path, e))
     }
+}
+
+/// Sorts records by their positions.
+fn in_order(mut records: Vec<(u32, StoredRecord)>) -> Vec<(u32, StoredRecord)> {
+    records.sort_unstable_by_key(|(position, _)| *position);
+    records
 }

@@ -74,7 +74,7 @@ impl Rows {
         self.generations.push(names.generation);
         self.parts.push(names.part);
         self.positions.push(position.cast_signed());
-        self.kinds.push(ByteArray::from(record.kind.name()));
+        self.kinds.push(same_or_new(self.kinds.last(), record.kind.name()));
         self.nodes.push(same_or_new(self.nodes.last(), record.node));
         self.times.push(record.time.as_nanos());
         self.bytes += record.content.len();

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use skopos_model::Timestamp;
 use skopos_model::job::{JobId, JobRecord, Kind};
 
-use super::{Segment, SegmentInfo, SegmentWriter};
+use super::{ArrivingSegment, PartReader, Segment, SegmentInfo, SegmentWriter};
 use crate::jobs::part::{JobPart, Mark, StoredRecord};
 use crate::log::Error;
 use crate::log::simulated::SimulatedDisk;
@@ -97,6 +97,50 @@ proptest! {
             prop_assert_eq!(segment.read(&part.id, part.number).expect("read"), part.records.clone());
         }
     }
+
+    #[test]
+    fn a_reader_of_parts_returns_the_records_of_some_kinds_in_any_order_of_parts(
+        parts in parts(),
+        kinds in prop::collection::vec(any::<bool>(), Kind::ALL.len()),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 1..12),
+    ) {
+        let disk = SimulatedDisk::new(1);
+        let info = write(&disk, &parts).expect("written");
+        let segment = Arc::new(Segment::open_on(&disk, &path(&info)).expect("open"));
+        let mut reader = PartReader::default();
+        let all = 0..parts.len();
+        for at in all.chain(order.iter().map(|index| index.index(parts.len()))) {
+            let is_wanted = |kind: Kind| kinds[kind as usize];
+            let read = reader.read(&segment, &segment.parts()[at], &is_wanted).expect("read");
+            let of_kind = |record: &&StoredRecord| is_wanted(record.get().expect("a record").kind);
+            let wanted: Vec<_> = parts[at].records.iter().filter(of_kind).cloned().collect();
+            prop_assert_eq!(read, wanted);
+        }
+    }
+}
+
+#[test]
+fn the_starts_of_jobs_are_read_although_a_measurement_is_damaged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut writer = SegmentWriter::new(folder.path(), 7, Timestamp::from_nanos(99)).expect("made");
+    let parts = small();
+    parts.iter().for_each(|part| writer.push(part).expect("pushed"));
+    let path = folder.path().join(writer.finish().expect("written").name);
+    let mut bytes = std::fs::read(&path).expect("readable");
+    // Most of the file are values.
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    std::fs::write(&path, bytes).expect("ours");
+    let segment = Arc::new(Segment::open(&path).expect("its metadata are whole"));
+    let mut reader = PartReader::default();
+    let mut damaged = 0;
+    for (part, known) in parts.iter().zip(segment.parts()) {
+        let starts = reader.read(&segment, known, &|kind| kind == Kind::Start).expect("read");
+        assert_eq!(starts, part.records[..1]);
+        // The reader goes on after an error.
+        damaged += usize::from(reader.read(&segment, known, &|_| true).is_err());
+    }
+    assert!((1..parts.len()).contains(&damaged), "{damaged}");
 }
 
 #[test]
@@ -175,6 +219,42 @@ fn each_flipped_bit_is_found_and_costs_few_parts() {
     // a page, so a flip there costs them all.
     assert!(unopened > 0 && read > 0 && lost > 0, "{unopened} {read} {lost}");
     Segment::open_on(&disk, &path(&info)).and_then(|segment| segment.verify()).expect("whole");
+}
+
+#[test]
+fn a_segment_that_arrives_in_pieces_is_whole_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut writer = SegmentWriter::new(folder.path(), 7, Timestamp::from_nanos(99)).expect("made");
+    let parts = small();
+    parts.iter().for_each(|part| writer.push(part).expect("pushed"));
+    let info = writer.finish().expect("written");
+    let whole = std::fs::read(folder.path().join(&info.name)).expect("readable");
+    let arriving = folder.path().join("arriving");
+    std::fs::create_dir(&arriving).expect("a folder");
+    let arrive = |bytes: &[u8], piece: usize| {
+        let mut segment = ArrivingSegment::new(&arriving, &info.name, info.bytes)?;
+        bytes.chunks(piece).try_for_each(|piece| segment.write(piece))?;
+        segment.finish()
+    };
+    for piece in [777, 16 << 10, 1 << 20] {
+        let segment = arrive(&whole, piece).expect("whole");
+        assert_eq!(segment.parts(), &info.parts[..]);
+        segment.verify().expect("the file has what was written");
+    }
+    for at in (0..whole.len()).step_by(4099).chain([whole.len() - 1]) {
+        let mut other = whole.clone();
+        other[at] ^= 1;
+        let e = arrive(&other, 5000).expect_err("a bit is flipped");
+        assert!(e.is_damage() && e.to_string().contains(&info.name), "{at}: {e}");
+    }
+    for length in [0, 16 << 10, whole.len() - 1] {
+        let e = arrive(&whole[..length], 5000).expect_err("it is cut");
+        assert!(e.is_damage(), "{length}: {e}");
+    }
+    for (name, bytes) in [("../x.parquet", info.bytes), (info.name.as_str(), 7)] {
+        let e = ArrivingSegment::new(&arriving, name, bytes).expect_err("refused");
+        assert!(e.to_string().contains("not that of a segment of its length"), "{e}");
+    }
 }
 
 #[test]

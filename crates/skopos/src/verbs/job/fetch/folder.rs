@@ -27,8 +27,8 @@ const DAMAGED: &str = "damaged";
 /// The files of one site.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    /// True if its parts have all of their records.
-    pub(super) has_all_records: bool,
+    /// The records that its parts have.
+    pub(super) wanted: Wanted,
     /// The parts that are whole.
     present: Mutex<BTreeSet<(JobId, u32)>>,
     next: AtomicU64,
@@ -99,7 +99,7 @@ impl Folder {
             }
         }
         let (present, next) = (Mutex::new(present), AtomicU64::new(last));
-        Ok(Self { path, has_all_records: wanted.is_all(), present, next })
+        Ok(Self { path, wanted: wanted.clone(), present, next })
     }
 
     /// Removes the records that were not sealed when they were fetched. They are fetched again, and some may be sealed now.

@@ -7,9 +7,10 @@ mod question;
 mod arrival;
 mod workers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -19,8 +20,8 @@ use skopos_term::{Failure, Global, Out, Style};
 
 pub(crate) use self::args::FetchArgs;
 use self::folder::Folder;
-use self::question::{Found, ask};
-use self::task::Missing;
+use self::question::ask;
+use self::task::{Missing, OfSite};
 use super::one::printable;
 
 /// Time for the answer of the hub of this machine.
@@ -62,35 +63,39 @@ pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure
     };
     folder::check_conditions(&args.out, &records)?;
     let mut fetched = Fetched::default();
-    let mut folders: BTreeMap<String, Folder> = BTreeMap::new();
+    let mut folders: BTreeMap<String, Arc<Folder>> = BTreeMap::new();
     let (mut round, mut idle) = (0, 0);
     while idle < IDLE_ROUNDS {
-        // A damaged segment has other jobs that are whole, which a round after one without progress gets one by one.
-        let Found { sites, mut missing, jobs } = ask(&addresses, args, &records, idle == 0)?;
-        (fetched.jobs, fetched.sites) = (jobs, sites.keys().cloned().collect());
-        let mut tasks = Vec::new();
-        for (site, found) in sites {
-            if !folders.contains_key(&site) {
-                folders.insert(site.clone(), Folder::open(&args.out, &site, &records)?);
-            }
-            let Some(folder) = folders.get(&site) else { continue };
-            match round {
-                0 => fetched.kept_parts += folder.kept(&found.endpoints),
-                _ => folder.forget_running()?,
-            }
-            tasks.extend(folder.tasks(found));
-        }
-        let done = workers::run(tasks, &folders, args.parallel)?;
+        let mut seen = BTreeSet::new();
+        let (found, done) = workers::run(args.parallel, |tasks| {
+            let mut visit = |of: OfSite| -> Result<(), Failure> {
+                let folder = match folders.get(&of.site) {
+                    Some(folder) => folder.clone(),
+                    None => Arc::new(Folder::open(&args.out, &of.site, &records)?),
+                };
+                folders.insert(of.site.clone(), folder.clone());
+                let is_first = seen.insert(of.site.clone());
+                match round {
+                    0 => fetched.kept_parts += folder.kept(&of.endpoints),
+                    // Records that this round has fetched stay.
+                    _ if is_first => folder.forget_running()?,
+                    _ => {}
+                }
+                folder.tasks(of).into_iter().try_for_each(|task| tasks.push(task, &folder))
+            };
+            // A damaged segment has other jobs that are whole, which a round after one without progress gets one by one.
+            ask(&addresses, args, (&records, idle == 0), &mut visit)
+        })?;
+        (fetched.jobs, fetched.sites) = (found.jobs, found.sites.into_iter().collect());
         fetched.fetched_parts += done.parts;
         fetched.records += done.records;
         fetched.bytes += done.bytes;
-        let (may_be_better, is_ahead) = (done.is_worth_another_round, done.is_ahead);
-        missing.extend(done.missing);
-        fetched.missing = missing;
-        if !may_be_better {
+        fetched.missing = found.missing;
+        fetched.missing.extend(done.missing);
+        if !done.is_worth_another_round && !found.is_cut {
             break;
         }
-        (idle, round) = (if is_ahead { 0 } else { idle + 1 }, round + 1);
+        (idle, round) = (if done.is_ahead { 0 } else { idle + 1 }, round + 1);
     }
     fetched.missing.sort();
     fetched.seconds = began.elapsed().as_secs_f64();

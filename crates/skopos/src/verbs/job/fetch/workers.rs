@@ -1,7 +1,7 @@
 //! Downloads endpoints, several at a time, each into files of its own.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::Mutex;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,10 @@ use super::task::{Missing, Task};
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 const BUSY_TIMES: usize = 60;
 
+/// The most tasks that wait: enough for all threads while the next answer is made. A ticket is good for five minutes, in which its
+/// download has to begin, so an answer is asked for when most tasks of the one before have begun.
+const MAX_WAITING: usize = 64;
+
 /// Numbers of what was downloaded.
 #[derive(Default)]
 pub(super) struct Done {
@@ -35,54 +39,123 @@ pub(super) struct Done {
     pub(super) is_worth_another_round: bool,
 }
 
-/// Downloads all tasks.
-pub(super) fn run(
-    tasks: Vec<Task>,
-    folders: &BTreeMap<String, Folder>,
+/// The tasks that wait for a thread, with the folders of their sites.
+#[derive(Default)]
+pub(super) struct Tasks {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    tasks: VecDeque<(Task, Arc<Folder>)>,
+    /// True once no further tasks come.
+    is_closed: bool,
+}
+
+impl Tasks {
+    /// Adds a task, and waits as long as too many others wait.
+    ///
+    /// # Errors
+    /// No tasks are taken any more: a thread has ended with an error.
+    pub(super) fn push(&self, task: Task, folder: &Arc<Folder>) -> Result<(), Failure> {
+        let is_full = |state: &mut Waiting| state.tasks.len() >= MAX_WAITING && !state.is_closed;
+        let mut state = unpoisoned(self.changed.wait_while(unpoisoned(self.state.lock()), is_full));
+        if state.is_closed {
+            return Err(Failure::new("the download has ended"));
+        }
+        state.tasks.push_back((task, folder.clone()));
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits for a task; `None` if no further ones come.
+    fn pop(&self) -> Option<(Task, Arc<Folder>)> {
+        let is_empty = |state: &mut Waiting| state.tasks.is_empty() && !state.is_closed;
+        let mut state =
+            unpoisoned(self.changed.wait_while(unpoisoned(self.state.lock()), is_empty));
+        let task = state.tasks.pop_front();
+        drop(state);
+        self.changed.notify_all();
+        task
+    }
+
+    /// Ends the tasks. Those that wait are still done, unless `are_dropped`.
+    fn close(&self, are_dropped: bool) {
+        let mut state = unpoisoned(self.state.lock());
+        state.is_closed = true;
+        if are_dropped {
+            state.tasks.clear();
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// Closes the tasks if its thread panics: the others would wait for it.
+struct Guard<'t>(&'t Tasks);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.close(true);
+        }
+    }
+}
+
+/// Downloads the tasks that `ask` adds, while it adds further ones. Returns its result.
+pub(super) fn run<T>(
     parallel: u8,
-) -> Result<Done, Failure> {
-    let queue = Mutex::new(VecDeque::from(tasks));
-    let done = Mutex::new(Done::default());
-    let work = || -> Result<(), Failure> {
-        let mut hubs = HashMap::new();
-        loop {
-            let Some(task) = unpoisoned(queue.lock()).pop_front() else { return Ok(()) };
-            let Some(folder) = folders.get(&task.site) else { continue };
-            match fetch(&task, folder, &mut hubs) {
-                Ok((parts, records, bytes)) => {
-                    let mut done = unpoisoned(done.lock());
-                    done.parts += parts;
-                    done.records += records;
-                    done.bytes += bytes;
-                    done.is_ahead |= task.endpoint.metadata.sealed;
-                }
-                Err(FetchError::Local(e)) => {
-                    // The others stop too: the disk is full, most often.
-                    unpoisoned(queue.lock()).clear();
-                    return Err(e);
-                }
-                Err(e) => {
-                    let mut done = unpoisoned(done.lock());
-                    done.is_worth_another_round = true;
-                    let names = task.endpoint.metadata.jobs.iter().map(|of| of.job.clone());
-                    done.missing.push(Missing {
-                        site: Some(task.site),
-                        jobs: names.collect(),
-                        why: e.into_failure().in_one_line(),
-                    });
-                }
+    ask: impl FnOnce(&Tasks) -> Result<T, Failure>,
+) -> Result<(T, Done), Failure> {
+    let (tasks, done) = (Tasks::default(), Mutex::new(Done::default()));
+    let asked = thread::scope(|scope| {
+        let _guard = Guard(&tasks);
+        let work = || work(&tasks, &done);
+        let threads: Vec<_> = (0..parallel).map(|_| scope.spawn(work)).collect();
+        let asked = ask(&tasks);
+        tasks.close(asked.is_err());
+        for thread in threads {
+            let ended = thread.join();
+            ended.unwrap_or_else(|_| Err(Failure::new("a thread of the download ended")))?;
+        }
+        asked
+    })?;
+    Ok((asked, unpoisoned(done.into_inner())))
+}
+
+/// Does tasks until no further ones come.
+fn work(tasks: &Tasks, done: &Mutex<Done>) -> Result<(), Failure> {
+    let _guard = Guard(tasks);
+    let mut hubs = HashMap::new();
+    while let Some((task, folder)) = tasks.pop() {
+        match fetch(&task, &folder, &mut hubs) {
+            Ok((parts, records, bytes)) => {
+                let mut done = unpoisoned(done.lock());
+                done.parts += parts;
+                done.records += records;
+                done.bytes += bytes;
+                done.is_ahead |= task.endpoint.metadata.sealed;
+            }
+            Err(FetchError::Local(e)) => {
+                // The others stop too: the disk is full, most often.
+                tasks.close(true);
+                return Err(e);
+            }
+            Err(e) => {
+                let mut done = unpoisoned(done.lock());
+                done.is_worth_another_round = true;
+                let names = task.endpoint.metadata.jobs.iter().map(|of| of.job.clone());
+                done.missing.push(Missing {
+                    site: Some(task.site),
+                    jobs: names.collect(),
+                    why: e.into_failure().in_one_line(),
+                });
             }
         }
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..parallel).map(|_| scope.spawn(work)).collect();
-        let ended = threads.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(Failure::new("a thread of the download ended")))
-        });
-        ended.collect::<Result<Vec<()>, Failure>>()
-    })?;
-    let done = done.into_inner();
-    Ok(unpoisoned(done))
+    }
+    Ok(())
 }
 
 /// Downloads an endpoint from the first of its locations that has it, else from the hub that was asked. Returns the numbers of
@@ -236,7 +309,7 @@ impl Files<'_> {
         parts
             .into_iter()
             .find(|part| !self.came.contains(part))
-            .filter(|_| self.folder.has_all_records)
+            .filter(|_| self.folder.wanted.is_all())
     }
 
     /// Gives the files their names. Returns the number of parts.
@@ -257,5 +330,59 @@ impl Files<'_> {
             // The next call removes unfinished files, too.
             let _ = writer.abandon();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skopos_hub::jobs::{OfJob, Wanted};
+    use skopos_serve::downloads::EndpointMetadata;
+    use skopos_serve::fetch::FoundEndpoint;
+
+    use super::super::task::SiteHubs;
+    use super::*;
+
+    /// Returns a task of a hub that cannot be reached.
+    fn task(job: usize) -> Task {
+        let asked = HubAddress { url: "nowhere".to_owned(), ..HubAddress::default() };
+        let (job, parts) = (job.to_string(), vec![(0, 0)]);
+        let jobs = vec![OfJob { job, generation: 0, parts, open_from: None }];
+        let metadata = EndpointMetadata { jobs, sealed: true, ..EndpointMetadata::default() };
+        let endpoint = FoundEndpoint { ticket: Vec::new(), locations: Vec::new(), metadata };
+        let hubs = SiteHubs { asked, named: Vec::new() };
+        Task { site: "s".to_owned(), hubs, endpoint }
+    }
+
+    fn folder(out: &std::path::Path) -> Arc<Folder> {
+        Arc::new(Folder::open(out, "s", &Wanted::default()).expect("a folder"))
+    }
+
+    #[test]
+    fn tasks_are_done_while_further_ones_are_added() {
+        let out = tempfile::tempdir().expect("a folder");
+        let (folder, count) = (folder(out.path()), 2 * MAX_WAITING + 3);
+        let ask = |tasks: &Tasks| {
+            (0..count).try_for_each(|at| tasks.push(task(at), &folder))?;
+            Ok::<usize, Failure>(count)
+        };
+        let (asked, done) = run(3, ask).expect("done");
+        let jobs: BTreeSet<String> = done.missing.iter().flat_map(|it| it.jobs.clone()).collect();
+        assert_eq!((asked, done.missing.len(), jobs.len()), (count, count, count));
+        assert!(done.is_worth_another_round && done.parts == 0);
+    }
+
+    #[test]
+    fn no_task_is_taken_after_the_end_and_an_error_of_the_question_is_returned() {
+        let out = tempfile::tempdir().expect("a folder");
+        let folder = folder(out.path());
+        let tasks = Tasks::default();
+        tasks.push(task(1), &folder).expect("taken");
+        tasks.close(false);
+        assert!(tasks.pop().is_some() && tasks.pop().is_none());
+        let refused = tasks.push(task(2), &folder).expect_err("refused");
+        assert_eq!(refused.message(), "the download has ended");
+        let ask = |_: &Tasks| Err::<(), _>(Failure::new("there is no hub to ask"));
+        let error = run(2, ask).err().expect("the question failed");
+        assert_eq!(error.message(), "there is no hub to ask");
     }
 }

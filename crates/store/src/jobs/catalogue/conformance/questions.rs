@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use skopos_model::Timestamp;
-use skopos_model::job::{JobStart, JobState, MAX_FIELD_BYTES, MAX_JOB_ID_BYTES};
+use skopos_model::job::{JobId, JobStart, JobState, MAX_FIELD_BYTES, MAX_JOB_ID_BYTES};
 use skopos_model::task::{ExitType, RESOURCES};
 
 use super::super::super::entry::{Dated, JobEntry};
@@ -166,6 +166,16 @@ pub(super) fn a_job_that_is_not_visible_is_neither_found_nor_counted(open: Open<
     ] {
         let count = |filter: Filter| catalogue.count(&filter).expect("a count");
         assert_eq!(count(Filter::new(visibility.clone())), expected.len() as u64, "{visibility:?}");
+        // Jobs that are not there, and those of another site, are not visible.
+        let mut ids: Vec<JobId> = jobs.iter().map(|job| job.id.clone()).collect();
+        ids.push(JobId::new("5", 0).expect("an id"));
+        ids.push(JobId::new("1", 1).expect("an id"));
+        let visible = |site: &str| catalogue.visible(&visibility, site, &ids).expect("readable");
+        let name = |id: &JobId| format!("{}{}", id.job(), id.generation());
+        let shown: Vec<String> = visible(&jobs[0].site).iter().map(name).collect();
+        let wanted: Vec<String> = expected.chars().map(|job| format!("{job}0")).collect();
+        assert_eq!(shown, wanted, "{visibility:?}");
+        assert!(visible("elsewhere").is_empty(), "{visibility:?}");
         for job in &jobs {
             let is_visible = expected.contains(job.id.job());
             let found = catalogue.get(&visibility, &job.site, &job.id).expect("readable");
@@ -203,6 +213,10 @@ pub(super) fn odd_texts_are_kept_and_found(open: Open<'_>) {
     for (job, word) in jobs.iter().zip(&odd) {
         let found = catalogue.get(&Visibility::Everything, word, &job.id).expect("readable");
         assert_eq!(found.as_ref(), Some(job));
+        let own = Visibility::Own { user: (*word).to_owned(), leads: BTreeSet::new() };
+        let ids = std::slice::from_ref(&job.id);
+        let visible = catalogue.visible(&own, word, ids).expect("readable");
+        assert_eq!(visible, [job.id.clone()].into(), "{word:?}");
         let word = (*word).to_owned();
         for filter in [
             Filter { user: Some(word.clone()), ..everything() },

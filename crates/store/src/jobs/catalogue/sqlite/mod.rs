@@ -16,13 +16,16 @@ mod tests;
 #[cfg(test)]
 mod upgrade_tests;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
+
+use skopos_model::job::JobId;
 
 use super::super::entry::JobEntry;
 use super::contract::{Applied, Catalogue, Change};
 use super::error::Error;
-use super::filter::Filter;
+use super::filter::{Filter, Visibility};
 use super::page::{Page, PageRequest};
 use super::row::JobRow;
 use pool::Pool;
@@ -67,6 +70,15 @@ impl Catalogue for SqliteCatalogue {
 
     fn count(&self, filter: &Filter) -> Result<u64, Error> {
         self.pool.read(|connection| read::count(self.pool.place(), connection, filter))
+    }
+
+    fn visible(
+        &self,
+        visibility: &Visibility,
+        site: &str,
+        ids: &[JobId],
+    ) -> Result<BTreeSet<JobId>, Error> {
+        self.pool.read(|c| read::visible(self.pool.place(), c, (visibility, site), ids))
     }
 
     fn segments(&self, after: &str) -> Result<Vec<String>, Error> {

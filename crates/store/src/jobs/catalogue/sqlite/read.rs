@@ -1,14 +1,16 @@
 //! Questions.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use rusqlite::types::ToSqlOutput;
-use rusqlite::{Connection, Row, Rows, ToSql, params_from_iter};
+use rusqlite::{Connection, Row, Rows, ToSql, params, params_from_iter};
+use skopos_model::job::JobId;
 
 use super::super::super::entry::JobEntry;
 use super::super::contract::MAX_SEGMENTS;
 use super::super::error::Error;
-use super::super::filter::Filter;
+use super::super::filter::{Filter, Visibility};
 use super::super::page::{Cursor, Key, Page, PageRequest, Sort};
 use super::super::row::{Columns, JobRow};
 use super::super::statement::{Statement, Value};
@@ -118,6 +120,30 @@ pub(super) fn count(
         prepared.query_row(params_from_iter(&statement.values), |row| row.get(0))
     };
     count().map_err(|e| Error::database(place, DOING, e))
+}
+
+/// Looks each job up by its key: some microseconds, most of them for the text of its id.
+pub(super) fn visible(
+    place: &str,
+    connection: &mut Connection,
+    (visibility, site): (&Visibility, &str),
+    ids: &[JobId],
+) -> Result<BTreeSet<JobId>, Error> {
+    let look_up = || {
+        let sql = "SELECT owner, project FROM job WHERE site = ?1 AND job = ?2 AND generation = ?3";
+        let mut prepared = connection.prepare_cached(sql)?;
+        let mut visible = BTreeSet::new();
+        for id in ids {
+            let mut rows = prepared.query(params![site, id.job(), id.generation()])?;
+            let Some(row) = rows.next()? else { continue };
+            let (owner, project): (Option<String>, Option<String>) = (row.get(0)?, row.get(1)?);
+            if visibility.shows(owner.as_deref(), project.as_deref()) {
+                visible.insert(id.clone());
+            }
+        }
+        Ok(visible)
+    };
+    look_up().map_err(|e| Error::database(place, DOING, e))
 }
 
 pub(super) fn segments(
