@@ -12,8 +12,8 @@
 //! - Each event and each outcome of an action is in the history, or counted as lost.
 //! - An action that failed, or whose outcome is not known after a restart, is due again. The history keeps the states of all
 //!   subjects, even if it has removed their entries.
-//! - Actions of a rule are done one after another, in their order; four at most at one time. A server or a program that hangs
-//!   is given up at its timeout, and a program is ended with its whole process group.
+//! - Actions of a rule are done one after another, in their order; four at most at one time. If a server does
+//!   not answer within its timeout, the attempt fails. A program that runs longer is ended with its whole process group.
 //! - Tokens, and paths of URLs, are in no message, table or history.
 //!
 //! Read in this order: this file, `state`, `rows`, `evaluator`, `history`, `queue`, `webhook`, `command`.
