@@ -278,12 +278,12 @@ mod tests {
         fs::rename(world.path("r"), world.path("kept")).expect("there");
         assert!(world.append(2) && world.append(3));
         world.check(&[2, 3], &[]);
-        // As logrotate does: the file is moved, and an empty one is made.
+        // A program such as logrotate moves the file, and makes an empty one.
         fs::rename(world.path("r"), world.path("r.1")).expect("there");
         File::create(world.path("r")).expect("made");
         assert!(world.append(4));
         world.check(&[4], &[2, 3]);
-        // Or it is copied and cut.
+        // It can also copy the file and cut it.
         OpenOptions::new().write(true).truncate(true).open(world.path("r")).expect("there");
         assert!(world.append(5));
         world.check(&[5], &[2, 3]);
