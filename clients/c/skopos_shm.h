@@ -37,10 +37,12 @@ enum {
     SKOPOS_BUSY = 6         /* the vertex is written again and again; try again */
 };
 
-/* A mapped segment. */
+/* A mapped segment. Its publisher can change the header at any time, so the directory is that which was checked. */
 typedef struct {
     const unsigned char *base;
     uint64_t bytes;
+    const unsigned char *directory;
+    uint32_t capacity;
 } skopos_segment;
 
 /* A vertex of a mapped segment. It is valid until the segment is closed. */
@@ -82,13 +84,16 @@ static inline int skopos_segment_open(const char *path, skopos_segment *segment)
     segment->base = (const unsigned char *)base;
     const unsigned char *b = segment->base;
     uint64_t directory = skopos_u64(b + 40);
-    uint64_t entries = (uint64_t)skopos_u32(b + 48) * SKOPOS_ENTRY_BYTES;
+    uint32_t capacity = skopos_u32(b + 48);
+    uint64_t entries = (uint64_t)capacity * SKOPOS_ENTRY_BYTES;
     if (memcmp(b, "SKOPOSEG", 8) != 0 || skopos_u32(b + 8) != 1 || skopos_u64(b + 16) > segment->bytes
-        || skopos_u32(b + 52) != SKOPOS_ENTRY_BYTES || directory > segment->bytes
+        || skopos_u32(b + 52) != SKOPOS_ENTRY_BYTES || directory % 8 != 0 || directory > segment->bytes
         || entries > segment->bytes - directory) {
         munmap(base, segment->bytes);
         return SKOPOS_NOT_SEGMENT;
     }
+    segment->directory = b + directory;
+    segment->capacity = capacity;
     return SKOPOS_OK;
 }
 
@@ -110,9 +115,9 @@ static inline double skopos_silence(const skopos_segment *segment)
 static inline int skopos_find(const skopos_segment *segment, const char *topic, skopos_vertex *vertex)
 {
     size_t length = strlen(topic);
-    uint32_t used = skopos_u32(segment->base + 272), capacity = skopos_u32(segment->base + 48);
-    const unsigned char *entry = segment->base + skopos_u64(segment->base + 40);
-    for (uint32_t at = 0; at < used && at < capacity; at++, entry += SKOPOS_ENTRY_BYTES) {
+    uint32_t used = skopos_u32(segment->base + 272);
+    const unsigned char *entry = segment->directory;
+    for (uint32_t at = 0; at < used && at < segment->capacity; at++, entry += SKOPOS_ENTRY_BYTES) {
         for (int attempt = 0; attempt < SKOPOS_ATTEMPTS; attempt++) {
             uint32_t version = skopos_u32(entry);
             int same = skopos_u32(entry + 4) == 1 && entry[27] == length

@@ -7,6 +7,7 @@
 
 local hub = os.getenv("SKOPOS_HUB") or "http://127.0.0.1:7470"
 -- File with a line `Authorization: Bearer TOKEN`, which is not in the list of processes. Empty for a hub of slurmctld's user.
+-- With a token the hub is asked by https, or at an address of the loopback.
 local header_file = os.getenv("SKOPOS_HEADER_FILE") or ""
 local timeout = 0.3      -- seconds
 local pause = 60         -- seconds
@@ -23,9 +24,22 @@ local function plain(text)
   return nil
 end
 
+-- Returns true if a token on the way to this URL is not in clear text, or stays on this machine. A name may be elsewhere.
+local function hides_token(url)
+  local host = url:match("^http://([^/?#]*)")
+  host = host and host:gsub(":%d+$", "")
+  return url:match("^https://") ~= nil
+    or host ~= nil and (host == "[::1]" or host:match("^127%.%d+%.%d+%.%d+$") ~= nil)
+end
+
 -- Returns the proposed megabytes for a class of a user, or nil.
 local function propose(class, user)
   if os.time() < asleep_until then
+    return nil
+  end
+  if header_file ~= "" and not hides_token(hub) then
+    asleep_until = os.time() + pause
+    slurm.log_info("skopos: a token is sent by https, or to an address such as 127.0.0.1; %s is not asked", hub)
     return nil
   end
   local url = hub .. "/api/v1/estimate?resource=memory&max_risk=" .. max_risk .. "&class=" .. class

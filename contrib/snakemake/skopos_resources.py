@@ -11,15 +11,17 @@ Copy this file beside the Snakefile:
 
 The first attempt gets the proposal, a later one the most that was ever needed. Without an answer within the timeout, the
 rule gets `otherwise`, twice as much for each further attempt. The hub is SKOPOS_HUB, by default http://127.0.0.1:7470, and the
-token is in the file SKOPOS_TOKEN_FILE, if that is set.
+token is in the file SKOPOS_TOKEN_FILE, if that is set. With a token the hub is asked by https, or at an address of the loopback.
 """
 
+import ipaddress
 import json
 import math
 import os
 import urllib.error
 import urllib.parse
 import urllib.request
+import warnings
 
 TIMEOUT_SECONDS = 2.0
 HEADROOM = 1.1
@@ -51,12 +53,24 @@ def memory_mb(name, otherwise, max_risk=0.05):
     return chosen
 
 
+def _hides_token(hub):
+    """Returns true if a token on the way to this URL is not in clear text, or stays on this machine. A name may be elsewhere."""
+    try:
+        url = urllib.parse.urlsplit(hub)
+        return url.scheme == "https" or (url.scheme == "http" and ipaddress.ip_address(url.hostname or "").is_loopback)
+    except ValueError:
+        return False
+
+
 def _ask(parameters):
     hub = os.environ.get("SKOPOS_HUB", "http://127.0.0.1:7470")
     url = f"{hub}/api/v1/estimate?{urllib.parse.urlencode(parameters)}"
-    request = urllib.request.Request(url)
     token_file = os.environ.get("SKOPOS_TOKEN_FILE")
+    if token_file and not _hides_token(hub):
+        warnings.warn(f"a token is sent by https, or to an address such as 127.0.0.1; {hub} is not asked", stacklevel=2)
+        return None
     try:
+        request = urllib.request.Request(url)
         if token_file:
             with open(token_file, encoding="ascii") as file:
                 # Not sent on to the place that a redirect names.

@@ -95,7 +95,7 @@ pub fn may(caller: &Caller, action: Action<'_>) -> Result<(), Denied> {
         // A hub alone knows all publishers of a site.
         (Action::Vouch | Action::Work, Caller::Node(names)) => names.is_hub,
         // A hub sends its own jobs alone: the copy of another one is not its to change or to read.
-        // A node forgets records that are acknowledged, so nobody else may acknowledge them.
+        // A node removes records that are acknowledged, so only this hub may acknowledge them.
         (Action::Replicate { hub } | Action::TakeRecords { hub }, Caller::Node(names)) => {
             names.is_hub && names.node == hub
         }

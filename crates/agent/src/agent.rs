@@ -223,6 +223,17 @@ impl Agent {
         &mut self,
         observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        self.run_to_end(observe)?;
+        for event in self.ranks.end() {
+            observe(self, event)?;
+        }
+        Ok(())
+    }
+
+    fn run_to_end(
+        &mut self,
+        observe: &mut dyn FnMut(&Self, Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         self.tick(observe)?;
         self.overhead.begin(monotonic());
         // Parsing and opening are done: most pages of the program are not needed any more.

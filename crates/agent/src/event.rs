@@ -38,6 +38,15 @@ pub enum Event {
         /// The reason.
         reason: String,
     },
+    /// The files of a ranking lack something at the end of the agent, because the disk did not take it in time. Reported once.
+    RankUnwritten {
+        /// The name of its profile.
+        profile: String,
+        /// Number of reported outcomes that its recording lacks.
+        outcomes: u64,
+        /// True if the last learned weights are not in their file.
+        weights: bool,
+    },
     /// The system clock was set back.
     ClockSteppedBack {
         /// The length of the step.

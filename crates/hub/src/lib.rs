@@ -15,6 +15,9 @@
 // They panic when the reader is gone; `skopos_term` has replacements that do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(test)]
+#[path = "../../sense/tests/it/ports.rs"]
+mod ports;
 pub mod config;
 pub mod counts;
 mod insight_infos;

@@ -12,6 +12,9 @@
 // These macros panic on a closed pipe; `skopos_term` does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(test)]
+#[path = "../../sense/tests/it/ports.rs"]
+mod ports;
 mod args;
 mod published;
 mod answer;

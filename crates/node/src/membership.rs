@@ -333,18 +333,17 @@ impl JoinRequest {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
     use std::time::Instant;
 
     use skopos_wire::Follower;
 
     use super::*;
+    use crate::ports::free_port;
 
     #[test]
     fn a_node_that_listens_comes_back_with_another_session() {
         let dir = tempfile::tempdir().expect("a folder");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let at = format!("tcp/127.0.0.1:{}", port.expect("a port").port());
+        let at = format!("tcp/127.0.0.1:{}", free_port());
         let alone = PlaneConfig::alone("test");
         let config = PlaneConfig { listen: vec![at.clone()], ..alone.clone() };
         let membership = Membership::start(config.clone(), "n01", dir.path().to_path_buf(), &[]);

@@ -167,6 +167,12 @@ pub fn warning(event: &Event) -> Option<String> {
         Event::WeightsLost { profile, reason } => {
             format!("the rank `{profile}` learns its weights anew; they cannot be read: {reason}")
         }
+        Event::RankUnwritten { profile, outcomes, weights } => {
+            let outcomes = (*outcomes > 0).then(|| format!("{outcomes} outcomes of its recording"));
+            let weights = weights.then(|| "its last weights".to_owned());
+            let lost = outcomes.into_iter().chain(weights).collect::<Vec<_>>().join(" and ");
+            format!("the rank `{profile}`: the disk did not take {lost} before the end")
+        }
         Event::ClockSteppedBack { by } => format!(
             "the clock stepped back by {by:?}; until it catches up, samples get the time of the previous one"
         ),

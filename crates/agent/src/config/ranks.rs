@@ -1,6 +1,6 @@
 //! The tables `[[rank]]`: candidates that the agent ranks, each by a profile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -156,6 +156,17 @@ impl RankConfig {
         Ok(())
     }
 
+    /// Returns the files of its recording: the present one, the one before and the next one.
+    fn record_files(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.record.iter().flat_map(|path| {
+            ["", ".1", ".new"].map(|suffix| {
+                let mut file = path.clone().into_os_string();
+                file.push(suffix);
+                PathBuf::from(file)
+            })
+        })
+    }
+
     /// Returns the patterns of topics of other nodes that its metrics name, for the mirror of node `own`.
     fn remote_patterns(&self, own: &str, exact: bool) -> BTreeSet<String> {
         let anything = Candidate { name: "*".to_owned(), node: "*".to_owned() };
@@ -173,7 +184,7 @@ impl RankConfig {
 /// Checks all rankings of a configuration.
 ///
 /// # Errors
-/// A ranking is not valid, two have one name, or there are too many.
+/// A ranking is not valid, two have one name or a file of their recordings in common, or there are too many.
 pub(crate) fn check(all: &[RankConfig]) -> Result<(), Failure> {
     let candidates: usize = all.iter().map(|rank| rank.candidates.len()).sum();
     if all.len() > MAX_PROFILES || candidates > MAX_CANDIDATES {
@@ -183,13 +194,23 @@ pub(crate) fn check(all: &[RankConfig]) -> Result<(), Failure> {
         ))
         .hint(format!("an agent has at most {MAX_PROFILES} with {MAX_CANDIDATES} candidates")));
     }
-    let mut names = BTreeSet::new();
+    let (mut names, mut files) = (BTreeSet::new(), BTreeMap::new());
     for rank in all {
         rank.check()?;
         if !names.insert(&rank.profile.name) {
             let name = &rank.profile.name;
             return Err(Failure::new(format!("two tables [[rank]] have the profile `{name}`"))
                 .hint("give one of them another name"));
+        }
+        for file in rank.record_files() {
+            let own = &rank.profile.name;
+            if let Some(other) = files.get(&file) {
+                let file = file.display();
+                let text = format!("the recordings of `{other}` and `{own}` use one file: {file}");
+                return Err(Failure::new(text)
+                    .hint("give each its own `record`; FILE.1 and FILE.new belong to FILE"));
+            }
+            files.insert(file, own);
         }
     }
     Ok(())
@@ -278,6 +299,24 @@ mod tests {
         let many = (0..40).map(|n| Candidate { name: format!("c{n}"), node: format!("n{n}") });
         rank.candidates = many.collect();
         assert_eq!(of(&rank), ["*/app/*/io_ratio", "*/psi/io/some_avg10_ratio"]);
+    }
+
+    #[test]
+    fn recordings_have_no_file_in_common() {
+        let of = |name: &str, record: &str| {
+            let mut rank = parsed(TEXT);
+            rank.profile.name = name.to_owned();
+            rank.record = Some(PathBuf::from(record));
+            rank
+        };
+        let pairs = [("r/a", "r/a"), ("r/a", "r/a.1"), ("r/a.new", "r/a"), ("r/./a", "r/a")];
+        for (one, other) in pairs {
+            let failure = check(&[of("one", one), of("other", other)]).expect_err(other);
+            let message = failure.message();
+            assert!(message.contains("`one` and `other` use one file: r/"), "{message}");
+            assert!(failure.hint_text().is_some(), "{failure:?}");
+        }
+        check(&[of("one", "r/a"), of("other", "r/b")]).expect("two files");
     }
 
     #[test]

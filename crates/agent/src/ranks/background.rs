@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skopos_model::unpoisoned;
 
 /// Most bytes that wait: ten thousand outcomes among three candidates, or a few among a thousand. Further ones are left out.
 pub(super) const MAX_QUEUED_BYTES: u64 = 4 << 20;
 
-/// Time that the end of the agent waits for the texts in the queue. A disk that works writes them in less.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time that the end of the agent waits for the texts in all queues. A disk that works writes them in less.
+pub(super) const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Stack of the thread: texts are on the heap, and a thread that hangs for ever should be cheap.
 const STACK_BYTES: usize = 256 << 10;
@@ -28,6 +28,8 @@ pub(super) struct Background {
 
 #[derive(Default)]
 struct Shared {
+    /// Texts that are not written yet, and their bytes.
+    queued: AtomicU64,
     queued_bytes: AtomicU64,
     written: AtomicU64,
     left_out: AtomicU64,
@@ -66,10 +68,11 @@ impl Background {
             shared.leave_out(format!("{queued} bytes wait to be written"));
             return;
         }
+        shared.queued.fetch_add(1, Ordering::Relaxed);
         shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         let sent = self.texts.as_ref().is_some_and(|texts| texts.send(text).is_ok());
         if !sent {
-            shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            shared.leave(bytes);
             shared.leave_out("the thread that writes has ended".to_owned());
         }
     }
@@ -88,13 +91,17 @@ impl Background {
     pub(super) fn error(&self) -> Option<String> {
         unpoisoned(self.shared.error.lock()).clone()
     }
-}
 
-impl Drop for Background {
-    fn drop(&mut self) {
+    /// Closes the queue. The thread writes what waits, and ends.
+    pub(super) fn close(&mut self) {
         self.texts = None;
+    }
+
+    /// Waits for the end of a queue that is closed, until a point in time. Returns the number of texts that are not written then.
+    pub(super) fn end(&self, until: Instant) -> u64 {
         // The thread has written all, or it hangs and ends with the process.
-        let _ = self.ended.recv_timeout(END_TIMEOUT);
+        let _ = self.ended.recv_timeout(until.saturating_duration_since(Instant::now()));
+        self.shared.queued.load(Ordering::Relaxed)
     }
 }
 
@@ -107,6 +114,12 @@ impl Shared {
             }
             Err(e) => self.leave_out(e.to_string()),
         }
+        self.leave(bytes);
+    }
+
+    /// Notes that a text left the queue.
+    fn leave(&self, bytes: u64) {
+        self.queued.fetch_sub(1, Ordering::Relaxed);
         self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -118,8 +131,6 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     /// Time that only ends a hang.
@@ -163,19 +174,21 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(())
         };
-        let background = Background::start(write).expect("a thread");
+        let mut background = Background::start(write).expect("a thread");
         (0..100).for_each(|_| background.push("a line\n".to_owned()));
-        let shared = Arc::clone(&background.shared);
-        drop(background);
-        wait_until(|| shared.written.load(Ordering::Relaxed) == 100);
-        assert_eq!(written.load(Ordering::Relaxed), 100);
+        background.close();
+        assert_eq!(background.end(Instant::now() + PATIENCE), 0);
+        assert_eq!((background.written(), written.load(Ordering::Relaxed)), (100, 100));
 
         let (open, gate) = channel::<()>();
         let write = move |_: &str| gate.recv().map_err(io::Error::other);
-        let background = Background::start(write).expect("a thread");
-        background.push("a line\n".to_owned());
-        drop(background);
-        // The thread still hangs here, and goes on now.
-        drop(open);
+        let mut background = Background::start(write).expect("a thread");
+        (0..3).for_each(|_| background.push("a line\n".to_owned()));
+        background.close();
+        assert_eq!(background.end(Instant::now()), 3, "the thread hangs with the first one");
+        background.push("late\n".to_owned());
+        assert_eq!(background.left_out(), 1);
+        (0..3).for_each(|_| open.send(()).expect("it waits"));
+        assert_eq!(background.end(Instant::now() + PATIENCE), 0);
     }
 }

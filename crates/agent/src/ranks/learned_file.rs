@@ -16,7 +16,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use skopos_steer::rank::{Experience, Ranker};
@@ -112,6 +112,16 @@ impl LearnedFile {
         if let Ok(text) = serde_json::to_string(&content) {
             self.writer.push(text);
         }
+    }
+
+    /// Ends the file: what waits is still written.
+    pub(super) fn close(&mut self) {
+        self.writer.close();
+    }
+
+    /// Waits for a file that is closed, until a point in time. Returns false if the last weights are not written then.
+    pub(super) fn end(&self, until: Instant) -> bool {
+        self.writer.end(until) == 0
     }
 }
 

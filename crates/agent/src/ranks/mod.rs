@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! - Vertices are found when a segment changes; a ranking makes no system call, except to look for new segments.
-//! - The agent's thread writes no file. Texts that wait for theirs are bounded, and those left out are counted.
+//! - The agent's thread writes no file. Texts that wait for theirs are bounded, and those left out are counted. The end of the
+//!   agent waits for all of them together, and reports those that are not written then.
 //! - All ranks of a profile are published in one tick.
 
 mod counts;
@@ -25,7 +26,7 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skopos_model::nearest_name;
 use skopos_shm::{Host, Publisher, Segment, SegmentVersions};
@@ -38,6 +39,7 @@ use crate::control::{Answer, MAX_OUTCOMES, OutcomeReport};
 use crate::event::Event;
 use crate::sink::Counts;
 
+use background::END_TIMEOUT;
 use profile::RankedProfile;
 use refusal::refused;
 use source::Vertices;
@@ -55,6 +57,7 @@ pub(crate) struct Ranks {
     versions: SegmentVersions,
     search_at: Duration,
     profiles: Vec<RankedProfile>,
+    is_ended: bool,
 }
 
 impl Ranks {
@@ -82,6 +85,7 @@ impl Ranks {
             versions: SegmentVersions::default(),
             search_at: Duration::ZERO,
             profiles: profiles.collect::<Result<_, _>>()?,
+            is_ended: false,
         })
     }
 
@@ -92,6 +96,18 @@ impl Ranks {
                 (profile.name().to_owned(), profile.unread_weights()?.to_owned());
             Some(Event::WeightsLost { profile, reason })
         })
+    }
+
+    /// Ends all files, and waits for what they still write, a second at most. Returns an event for each profile of which
+    /// something is not written then. A further call does nothing.
+    pub(crate) fn end(&mut self) -> Vec<Event> {
+        if std::mem::replace(&mut self.is_ended, true) {
+            return Vec::new();
+        }
+        // All of them write side by side.
+        self.profiles.iter_mut().for_each(RankedProfile::close);
+        let until = Instant::now() + END_TIMEOUT;
+        self.profiles.iter().filter_map(|profile| profile.end(until)).collect()
     }
 
     /// Returns the time of the next ranking, on the monotonic clock.
@@ -190,5 +206,12 @@ impl Ranks {
             };
             refused(format!("this agent ranks no profile `{name}`"), hint)
         })
+    }
+}
+
+impl Drop for Ranks {
+    /// Ends the files of an agent that did not run to its end.
+    fn drop(&mut self) {
+        self.end();
     }
 }

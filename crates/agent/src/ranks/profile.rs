@@ -1,7 +1,7 @@
 //! One `[[rank]]`: the inputs of its ranking, the ranking, and its facts.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skopos_model::Timestamp;
 use skopos_shm::{Group, Publisher, VertexWriter};
@@ -16,6 +16,7 @@ use super::recording::Recording;
 use super::source::{Source, Vertices, combined};
 use crate::config::{RankConfig, filled};
 use crate::control::OutcomeReport;
+use crate::event::Event;
 use crate::probe::thread_time;
 use crate::sink::{Counts, SegmentSink, Yielded};
 
@@ -289,13 +290,24 @@ impl RankedProfile {
     pub(super) fn profile(&self) -> &Profile {
         &self.config.profile
     }
-}
 
-impl Drop for RankedProfile {
-    fn drop(&mut self) {
+    /// Keeps the learned weights a last time, and ends its files.
+    pub(super) fn close(&mut self) {
         if let Some(learned) = &mut self.learned {
             learned.save(&self.ranker);
+            learned.close();
         }
+        if let Some(recording) = &mut self.recording {
+            recording.close();
+        }
+    }
+
+    /// Waits for its files, which are closed, until a point in time. Returns an event if something is not written then.
+    pub(super) fn end(&self, until: Instant) -> Option<Event> {
+        let outcomes = self.recording.as_ref().map_or(0, |recording| recording.end(until));
+        let weights = self.learned.as_ref().is_some_and(|learned| !learned.end(until));
+        let profile = self.name().to_owned();
+        (outcomes > 0 || weights).then_some(Event::RankUnwritten { profile, outcomes, weights })
     }
 }
 

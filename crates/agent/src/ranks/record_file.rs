@@ -8,10 +8,11 @@
 //! - A start of the agent goes on with a file of the same header.
 //! - A write that fails costs its own line alone.
 //! - A file is moved away only after the next one has its header and a line on disk.
+//! - A line is appended to the file at `PATH`. If another program moved, removed or changed that file, it is opened anew.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes that are read at a time to find the end of the last whole line: most lines are shorter.
@@ -48,8 +49,8 @@ impl RecordFile {
             return Err(io::Error::other(why));
         }
         let open = match self.open.take() {
-            None => self.resume()?,
-            open => open,
+            Some(open) if self.is_current(&open)? => Some(open),
+            _ => self.resume()?,
         };
         // After a failure the file is opened anew, which removes a torn line.
         self.open = Some(match open {
@@ -57,6 +58,19 @@ impl RecordFile {
             _ => self.rotate(line)?,
         });
         Ok(())
+    }
+
+    /// Returns true if an open file is still that at the path, with the lines that were appended here.
+    fn is_current(&self, open: &Open) -> io::Result<bool> {
+        let own = open.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            found => {
+                let found = found?;
+                let is_same = (found.dev(), found.ino()) == (own.dev(), own.ino());
+                Ok(is_same && own.len() == open.bytes)
+            }
+        }
     }
 
     /// Opens the file if it has the same header, and removes a torn line at its end.
@@ -81,14 +95,17 @@ impl RecordFile {
         Ok(Some(Open { file, bytes }))
     }
 
-    /// Makes the next file with its first line, and keeps the present one as `PATH.1`.
+    /// Makes the next file with its first line, and keeps the present one as `PATH.1`, unless it is empty.
     fn rotate(&self, line: &str) -> io::Result<Open> {
         let new = self.beside(".new");
         let file = self.begin(&new, line).inspect_err(|_| {
             // The error of the write counts; the next file removes the rest.
             let _ = fs::remove_file(&new);
         })?;
-        or_missing(fs::rename(&self.path, self.beside(".1")))?;
+        // A program that moves full files away can leave an empty one.
+        if fs::metadata(&self.path).is_ok_and(|present| present.len() > 0) {
+            or_missing(fs::rename(&self.path, self.beside(".1")))?;
+        }
         fs::rename(&new, &self.path)?;
         Ok(Open { file, bytes: (self.header.len() + line.len()) as u64 })
     }
@@ -249,6 +266,27 @@ mod tests {
             fs::read_to_string(world.path("r.1")).expect("it"),
             HEADER.to_owned() + &line(0)
         );
+    }
+
+    #[test]
+    fn a_file_that_is_removed_or_moved_away_is_begun_anew() {
+        let mut world = World::new();
+        assert!(world.append(0));
+        fs::remove_file(world.path("r")).expect("there");
+        assert!(world.append(1));
+        world.check(&[1], &[]);
+        fs::rename(world.path("r"), world.path("kept")).expect("there");
+        assert!(world.append(2) && world.append(3));
+        world.check(&[2, 3], &[]);
+        // A program such as logrotate moves the file, and makes an empty one.
+        fs::rename(world.path("r"), world.path("r.1")).expect("there");
+        File::create(world.path("r")).expect("made");
+        assert!(world.append(4));
+        world.check(&[4], &[2, 3]);
+        // It can also copy the file and cut it.
+        OpenOptions::new().write(true).truncate(true).open(world.path("r")).expect("there");
+        assert!(world.append(5));
+        world.check(&[5], &[2, 3]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use skopos_steer::rank::replay::{Header, Record, VERSION};
 use skopos_steer::rank::{Outcome, Profile, Ranking};
@@ -55,6 +56,16 @@ impl Recording {
     /// Returns the number of outcomes that were left out.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out + self.lines.left_out()
+    }
+
+    /// Ends the recording: what waits is still written.
+    pub(super) fn close(&mut self) {
+        self.lines.close();
+    }
+
+    /// Waits for a recording that is closed, until a point in time. Returns the number of outcomes that are not written then.
+    pub(super) fn end(&self, until: Instant) -> u64 {
+        self.lines.end(until)
     }
 
     /// Notes that there is a new ranking.

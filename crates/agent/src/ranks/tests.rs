@@ -605,6 +605,25 @@ fn weights_whose_write_failed_are_written_without_further_outcomes() {
 }
 
 #[test]
+fn the_end_reports_weights_that_a_disk_that_hangs_did_not_take() {
+    let config = CONFIG.replacen("\"given\"", "\"learned\"", 1);
+    let mut world = World::new(&config);
+    world.learn();
+    // A pipe without a reader: opening it to write hangs.
+    let new = world.state.path().join("reads.json.new");
+    let made = std::process::Command::new("mkfifo").arg(&new).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo is in coreutils");
+    let events = world.ranks.end();
+    let [Event::RankUnwritten { profile, outcomes, weights }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((&**profile, *outcomes, *weights), ("reads", 0, true));
+    assert!(world.ranks.end().is_empty());
+    // The thread goes on, and finds a pipe that is closed.
+    drop(std::fs::File::open(&new).expect("there"));
+}
+
+#[test]
 fn a_profile_that_does_not_learn_keeps_no_file() {
     let mut world = World::new(CONFIG);
     world.learn();

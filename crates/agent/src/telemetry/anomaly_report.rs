@@ -264,7 +264,7 @@ mod tests {
     use skopos_net::anomaly::Reporter;
 
     use super::*;
-    use crate::telemetry::facts::tests::{Recorded, free_address};
+    use crate::telemetry::facts::tests::Recorded;
 
     fn finding(id: u32, severity: Severity, name: &str) -> Finding {
         let at = Timestamp::from_nanos(5_000_000_000);
@@ -290,9 +290,10 @@ mod tests {
 
     #[test]
     fn a_report_becomes_facts_of_its_node_and_a_forged_one_is_counted() {
-        let listen = free_address();
         let site = SiteKey::new(b"0123456789abcdef").expect("long enough");
-        let mut sensor = Heard::open(listen, site.clone()).expect("it listens");
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut sensor = Heard::open(any_port, site.clone()).expect("it listens");
+        let listen = sensor.state.lock().expect("it lives").socket.local_addr().expect("bound");
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let end = skopos_shm::now().as_nanos();
         let send = |secret: &[u8; 32], node: &str| {

@@ -109,14 +109,14 @@ impl Sensor for Telemetry {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{SocketAddr, UdpSocket};
 
     use skopos_net::int::{
         DOMAIN, Field, Group, Hop, Inner, Instructions, Report, write_group, write_report,
     };
 
     use super::*;
-    use crate::telemetry::facts::tests::{Recorded, free_address};
+    use crate::telemetry::facts::tests::Recorded;
 
     /// A report of node 7, whose port 3 holds a megabyte.
     fn datagram(sequence: u32) -> Vec<u8> {
@@ -137,12 +137,19 @@ mod tests {
         datagram
     }
 
+    /// Opens a collector at a free port, and returns it with its address.
+    fn listening(key: &Key) -> (Telemetry, SocketAddr) {
+        let config = toml::from_str("listen = '127.0.0.1:0'").expect("TOML");
+        let sensor = Telemetry::open(&config, DOMAIN, Some(key.clone())).expect("it listens");
+        let listen = sensor.state.lock().expect("it lives").collector.address().expect("bound");
+        (sensor, listen)
+    }
+
     #[test]
     fn reports_with_a_tag_become_facts_and_others_are_counted() {
-        let listen = free_address();
         let key = Key::new(b"a key of the site").expect("long enough");
+        let (mut sensor, listen) = listening(&key);
         let config = toml::from_str(&format!("listen = '{listen}'")).expect("TOML");
-        let mut sensor = Telemetry::open(&config, DOMAIN, Some(key.clone())).expect("it listens");
         let again =
             Telemetry::open(&config, DOMAIN, Some(key.clone())).err().expect("it is in use");
         assert!(again.reason.contains(&listen.to_string()), "{again:?}");
@@ -163,11 +170,9 @@ mod tests {
 
     #[test]
     fn a_flood_of_forged_datagrams_rests_the_thread() {
-        let listen = free_address();
         // The kernel drops what comes from other addresses; a tag is for the thread to check.
-        let config = toml::from_str(&format!("listen = '{listen}'")).expect("TOML");
         let key = Key::new(b"a key of the site").expect("long enough");
-        let sensor = Telemetry::open(&config, DOMAIN, Some(key)).expect("it listens");
+        let (sensor, listen) = listening(&key);
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         // The lock keeps the thread from taking the datagrams first.
         let mut state = sensor.state.lock().expect("it lives");

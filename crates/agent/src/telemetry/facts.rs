@@ -148,12 +148,6 @@ pub(super) mod tests {
         }
     }
 
-    /// Returns an address of the loopback that nothing has.
-    pub(in crate::telemetry) fn free_address() -> std::net::SocketAddr {
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-        socket.local_addr().expect("bound")
-    }
-
     impl Sink for Recorded {
         fn register(&mut self, metric: &'static Metric, instance: &str) -> FactId {
             self.1 += 1;

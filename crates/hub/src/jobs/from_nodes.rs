@@ -39,7 +39,7 @@ impl FromNodes {
     /// Returns the jobs of a node, which sees the jobs with these ids.
     fn jobs_of(&self, node: &str, seen: Vec<String>) -> Result<JobsOfNode, String> {
         let jobs = self.place.get().map_err(|e| e.to_string())?;
-        // Without a folder nobody has stored a job.
+        // The folder is made with the first job.
         let Some(jobs) = jobs else { return Ok(JobsOfNode::default()) };
         let of_node = Filter { host: Some(node.to_owned()), ..running(&jobs) };
         let is_running =
@@ -90,7 +90,7 @@ impl Taker for FromNodes {
         };
         Ok(match delivery {
             Delivery::Jobs(seen) => {
-                // A node that asks all hubs delivers to none yet.
+                // A node that asks all hubs does not deliver to any of them yet.
                 if is_by_name {
                     self.delivering.note(node, Instant::now());
                 }
@@ -112,7 +112,7 @@ enum Standing {
     Elsewhere(JobId),
 }
 
-/// Returns the standing of each job with one of these ids, by its last run. Jobs of which no record has come have none.
+/// Returns the standing of each job with one of these ids, by its last run. A job of which no record has come has no standing.
 fn standings(jobs: &Jobs, ids: &[String]) -> Result<Vec<Standing>, String> {
     let site = Some(jobs.site().to_owned());
     let ids = ids.iter().cloned().collect();

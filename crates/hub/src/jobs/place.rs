@@ -156,7 +156,7 @@ impl JobsPlace {
     }
 
     /// Returns the copies of other hubs' jobs that this hub shows: those of hubs that are away. With a database for several hubs
-    /// it shows none: the database lists the jobs of all.
+    /// the list is empty, since the database has the jobs of all.
     ///
     /// # Errors
     /// This hub's own jobs cannot be opened.

@@ -221,7 +221,6 @@ impl Source for HubSource {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
     use std::time::Duration;
 
     use skopos_model::{Kind, Origin, Unit, Value, ValueType};
@@ -229,6 +228,7 @@ mod tests {
     use skopos_wire::{Batch, Content, Description, IndexedSample, PlaneConfig};
 
     use super::*;
+    use crate::ports::free_port;
 
     fn batch(sequence: u64, described: &[(u32, &str)], samples: &[(u32, u64)]) -> Batch {
         let describe = |(index, topic): &(u32, &str)| Description {
@@ -259,8 +259,7 @@ mod tests {
     #[test]
     fn a_reader_shows_what_is_new_at_its_place() {
         let dir = tempfile::tempdir().expect("a folder");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let at = format!("tcp/127.0.0.1:{}", port.expect("a port").port());
+        let at = format!("tcp/127.0.0.1:{}", free_port());
         let alone = PlaneConfig::alone("test");
         let hub = PlaneConfig { listen: vec![at.clone()], ..alone.clone() };
         let follower = Follower::start(&Plane::open(&hub).expect("open")).expect("it follows");

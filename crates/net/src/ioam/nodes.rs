@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 /// The most nodes whose data is kept: those of the paths of a host, many times over.
 const MAX_NODES: usize = 1024;
 
-/// Time after which the data of a node is forgotten that no trace names: some intervals of probes.
+/// Time after which the data of a node that no trace names is dropped: some intervals of probes.
 const KEEP_NS: u64 = 300 * 1_000_000_000;
 
-/// The intervals of a node's own probes after which its data is forgotten, if those are longer.
+/// The intervals of a node's own probes after which its data is dropped, if those are longer.
 const KEEP_INTERVALS: u64 = 3;
 
 /// The longest such interval.
@@ -48,8 +48,8 @@ impl NodeData {
         !is_full
     }
 
-    /// Forgets the nodes that no trace has named for long.
-    pub(super) fn forget(&mut self, now: u64) {
+    /// Drops the nodes that no trace has named for long.
+    pub(super) fn drop_silent(&mut self, now: u64) {
         self.0.retain(|_, node| node.is_kept(now));
     }
 
@@ -75,7 +75,7 @@ mod tests {
         assert!(nodes.note(7, 24, hour));
         assert_eq!(nodes.all(4 * hour), BTreeMap::from([(7, 24)]));
         assert_eq!(nodes.all(4 * hour + 1), BTreeMap::new());
-        nodes.forget(4 * hour + 1);
+        nodes.drop_silent(4 * hour + 1);
         assert!(nodes.0.is_empty());
     }
 

@@ -199,7 +199,7 @@ impl ProbeSink {
             count += 1;
             self.take(received.from, &buffer[..received.bytes], received.trace, now);
         }
-        self.nodes.forget(now);
+        self.nodes.drop_silent(now);
         self.reporter.flush();
         self.counts.reports_failed = self.reporter.counts().failed;
         Ok(count)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-/// Probes of a source that are remembered: those of some seconds, by which probes overtake each other at most.
+/// Probes of a source that are kept: those of some seconds, by which probes overtake each other at most.
 const WINDOW: usize = 64;
 
 /// The most sources: the hosts of a large site that probe one of them.
@@ -13,8 +13,8 @@ const MAX_SOURCES: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Sources {
     all: BTreeMap<Ipv6Addr, Source>,
-    /// Time after which a source is forgotten if there is no room for another: all of its probes are stale then.
-    forget_after_ns: u64,
+    /// Time after which a silent source is evicted if there is no room for another: all of its probes are stale then.
+    evict_after_ns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -26,16 +26,16 @@ struct Source {
 }
 
 impl Sources {
-    /// Forgets sources that were silent for a time in nanoseconds when there is no room.
-    pub(super) fn new(forget_after_ns: u64) -> Self {
-        Self { all: BTreeMap::new(), forget_after_ns }
+    /// Evicts sources that were silent for a time in nanoseconds when there is no room.
+    pub(super) fn new(evict_after_ns: u64) -> Self {
+        Self { all: BTreeMap::new(), evict_after_ns }
     }
 
     /// Notes a probe with its time of sending and its number, which comes `now`. Returns false if it came before, is older than the
     /// window, or has a source for which there is no room.
     pub(super) fn is_new(&mut self, from: Ipv6Addr, probe: (u64, u32), now: u64) -> bool {
         if self.all.len() >= MAX_SOURCES && !self.all.contains_key(&from) {
-            let oldest = now.saturating_sub(self.forget_after_ns);
+            let oldest = now.saturating_sub(self.evict_after_ns);
             self.all.retain(|_, source| source.seen >= oldest);
             if self.all.len() >= MAX_SOURCES {
                 return false;

@@ -6,6 +6,8 @@
 //! `anomaly` sends and takes reports of hosts; `snmp` polls agents; `lab` builds labs; `ioam` lets kernels fill traces.
 
 mod chain;
+#[path = "../../../sense/tests/it/ports.rs"]
+mod ports;
 
 mod anomaly;
 mod codec;

@@ -173,7 +173,7 @@ impl Task {
             _ => None,
         };
         if let Some(message) = self.trouble.note(outcome.trouble.or(refused)) {
-            // Nobody listens any more when the node ends.
+            // The receiver is gone when the node ends.
             let _ = self.tell.send(message);
         }
     }

@@ -79,12 +79,26 @@ impl Outbox {
                 }
             }
         }
-        let waiting = self.spool.len().unwrap_or_default();
-        set(&self.counts.waiting, waiting as u64);
-        if let Some(why) = later.filter(|why| waiting > 0 && why != THE_REST) {
-            outcome.trouble.get_or_insert_with(|| format!("records of jobs wait: {why}"));
+        if let Some(why) = self.count_waiting(later) {
+            outcome.trouble.get_or_insert(why);
         }
         outcome
+    }
+
+    /// Counts the batches that wait, `later` for a reason. Returns the trouble, if there is one. If they cannot be counted, the
+    /// last number stays.
+    fn count_waiting(&self, later: Option<String>) -> Option<String> {
+        let wait = |why: String| format!("records of jobs wait: {why}");
+        match self.spool.len().map_err(|e| described(&e)) {
+            Ok(waiting) => {
+                set(&self.counts.waiting, waiting as u64);
+                later.filter(|why| waiting > 0 && why != THE_REST).map(wait)
+            }
+            Err(e) => Some(match later.filter(|why| *why != e) {
+                Some(why) => wait(format!("{why}; they cannot be counted: {e}")),
+                None => format!("records of jobs that wait cannot be counted: {e}"),
+            }),
+        }
     }
 
     /// Sends what waits. Returns the reason if a part of it goes on waiting.
@@ -237,6 +251,31 @@ mod tests {
         let counts = outbox.counts.numbers().map(|(metric, number)| (metric.name, number));
         assert_eq!(counts[1], ("acknowledged_total", 23));
         assert_eq!(counts[3], ("waiting", 2));
+    }
+
+    #[test]
+    fn batches_that_cannot_be_counted_are_reported_and_keep_their_number() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut outbox = outbox(folder.path());
+        outbox.send(vec![batch(0)], away(), Timestamp::from_nanos(1));
+        let waiting = |outbox: &Outbox| outbox.counts.numbers()[3].1;
+        assert_eq!(waiting(&outbox), 1);
+        // A file is in the place of the folder.
+        let (spool, aside) = (folder.path().join("spool"), folder.path().join("aside"));
+        std::fs::rename(&spool, &aside).expect("moved");
+        std::fs::write(&spool, "").expect("written");
+        let outcome = outbox.send(vec![], away(), Timestamp::from_nanos(2));
+        let why = outcome.trouble.expect("told");
+        let begin = "records of jobs wait: no hub; they cannot be counted: ";
+        assert!(why.starts_with(begin), "{why}");
+        let (_, outcome) = sent(&mut outbox, vec![], &Sent::Acknowledged { new: 0 });
+        let why = outcome.trouble.expect("told");
+        assert!(why.starts_with("records of jobs that wait cannot be counted: "), "{why}");
+        assert_eq!(waiting(&outbox), 1);
+        std::fs::remove_file(&spool).expect("there");
+        std::fs::rename(&aside, &spool).expect("moved");
+        let (got, outcome) = sent(&mut outbox, vec![], &Sent::Acknowledged { new: 1 });
+        assert_eq!((got, outcome.trouble, waiting(&outbox)), (vec![0], None, 0));
     }
 
     #[test]

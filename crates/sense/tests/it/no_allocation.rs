@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use skopos_sense::{Root, Tick};
 
+use crate::ports::free_port;
 use crate::support::{Host, Tree};
 
 thread_local! {
@@ -127,9 +128,7 @@ fn a_tick_on_this_machine_allocates_nothing() {
 
 #[test]
 fn a_tick_of_nodes_that_probe_each_other_allocates_nothing() {
-    let free = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let address = free.local_addr().expect("bound");
-    drop(free);
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
     let settings = skopos_sense::PeerSettings {
         listen: Some(address),
         peers: vec![("n".to_owned(), address)],

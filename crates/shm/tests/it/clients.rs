@@ -1,7 +1,10 @@
 //! The readers for C and Python that programs include agree with Rust.
 
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use skopos_model::{Origin, Sample, Value, ValueType};
 use skopos_shm::Publisher;
@@ -50,8 +53,8 @@ fn lines(command: &mut Command) -> Vec<String> {
     String::from_utf8(ran.stdout).expect("UTF-8").lines().map(str::to_owned).collect()
 }
 
-#[test]
-fn the_header_for_c_reads_what_was_published() {
+/// Builds the program that reads topics with the header for C, in a folder of its own; `None` if there is no compiler.
+fn program_in_c() -> Option<(TempDir, PathBuf)> {
     let built = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("cargo made it");
     let binary = built.path().join("rank");
     let source = repository().join("crates/shm/tests/foreign/rank.c");
@@ -59,16 +62,57 @@ fn the_header_for_c_reads_what_was_published() {
     cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"]);
     cc.arg(repository().join("clients/c")).arg("-o").arg(&binary).arg(source);
     match cc.output() {
-        Err(e) => return skipped("clients (C)", &format!("cc: {e}")),
+        Err(e) => {
+            skipped("clients (C)", &format!("cc: {e}"));
+            return None;
+        }
         Ok(ran) => assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr)),
     }
+    Some((built, binary))
+}
+
+#[test]
+fn the_header_for_c_reads_what_was_published() {
+    let Some((_built, binary)) = program_in_c() else { return };
     let (_dir, publisher, writers) = published();
     let read = || lines(Command::new(&binary).arg(publisher.path()).args(TOPICS));
     assert_eq!(read(), EXPECTED);
     publisher.unregister(&writers[0]);
     assert_eq!(read()[0], "code 3");
-    let other = built.path().join("rank");
-    let refused = Command::new(&binary).arg(other).output().expect("it starts");
+    let refused = Command::new(&binary).arg(&binary).output().expect("it starts");
+    assert_eq!(String::from_utf8_lossy(&refused.stdout), "open 2\n");
+}
+
+#[test]
+fn the_header_for_c_reads_the_directory_that_it_has_checked() {
+    /// The place of the offset of the directory in the header.
+    const DIRECTORY: u64 = 40;
+    let Some((built, binary)) = program_in_c() else { return };
+    let (_dir, publisher, _writers) = published();
+    // A publisher may write anything into its file at any time; this copy has none.
+    let copy = built.path().join("copy.seg");
+    fs::copy(publisher.path(), &copy).expect("copied");
+    let file = OpenOptions::new().read(true).write(true).open(&copy).expect("our own file");
+    let mut program = Command::new(&binary);
+    program.arg(&copy).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = program.spawn().expect("it starts");
+    let output = child.stdout.take().expect("piped");
+    let mut lines = BufReader::new(output).lines().map(|line| line.expect("UTF-8"));
+    assert_eq!(lines.next().as_deref(), Some("open 0"));
+
+    let mut offset = [0; 8];
+    file.read_exact_at(&mut offset, DIRECTORY).expect("a header");
+    file.write_all_at(&(1_u64 << 40).to_le_bytes(), DIRECTORY).expect("written");
+    let mut input = child.stdin.take().expect("piped");
+    writeln!(input, "{}", TOPICS[0]).expect("it reads");
+    drop(input);
+    assert_eq!(lines.next().as_deref(), Some(EXPECTED[0]));
+    assert!(child.wait().expect("our own child").success());
+
+    // Within the file, and not aligned.
+    let odd = u64::from_le_bytes(offset) + 4;
+    file.write_all_at(&odd.to_le_bytes(), DIRECTORY).expect("written");
+    let refused = Command::new(&binary).arg(&copy).output().expect("it starts");
     assert_eq!(String::from_utf8_lossy(&refused.stdout), "open 2\n");
 }
 

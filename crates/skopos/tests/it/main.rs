@@ -1,5 +1,7 @@
 //! The binary as its users see it: started, queried, interrupted, misused.
 
+#[path = "../../../sense/tests/it/ports.rs"]
+mod ports;
 mod support;
 mod up;
 mod insight;

@@ -1,5 +1,6 @@
 //! Sizes for schedulers: the hub's answer by HTTP, and the hooks in `contrib` that ask for it.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -83,29 +84,38 @@ for _, job in ipairs({
 end
 "#;
 
+/// Returns the interpreter of the plugin, if it and curl are there.
+fn lua() -> Option<&'static str> {
+    let lua = installed(&["lua5.4", "lua5.3", "lua5.1", "lua"], "-v");
+    if lua.is_none() {
+        println!("skipped: no lua; `apt-get install lua5.4` gets it");
+    }
+    let curl = installed(&["curl"], "--version");
+    if curl.is_none() {
+        println!("skipped: no curl, with which the plugin asks");
+    }
+    lua.filter(|_| curl.is_some())
+}
+
+/// Submits jobs to the plugin in a folder, and returns what became of each. `header` is its file with a token.
+fn submit(lua: &str, folder: &Path, hub: &str, header: Option<&Path>) -> Vec<String> {
+    let script = folder.join("submit.lua");
+    std::fs::write(&script, SLURM).expect("written");
+    let mut command = Command::new(lua);
+    command.arg(&script).arg(contrib("slurm/job_submit.lua")).arg(folder.join("trap"));
+    command.env("SKOPOS_HUB", hub).env_remove("SKOPOS_HEADER_FILE");
+    command.envs(header.map(|file| ("SKOPOS_HEADER_FILE", file)));
+    let ran = command.output().expect("lua");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).expect("UTF-8").lines().map(str::to_owned).collect()
+}
+
 #[test]
 fn a_job_of_slurm_gets_a_size_and_without_a_hub_what_its_user_requested() {
-    let Some(lua) = installed(&["lua5.4", "lua5.3", "lua5.1", "lua"], "-v") else {
-        println!("skipped: no lua; `apt-get install lua5.4` gets it");
-        return;
-    };
-    if installed(&["curl"], "--version").is_none() {
-        println!("skipped: no curl, with which the plugin asks");
-        return;
-    }
+    let Some(lua) = lua() else { return };
     let up = start();
-    let script = up.agent.path().join("submit.lua");
-    std::fs::write(&script, SLURM).expect("written");
     let trap = up.agent.path().join("trap");
-    let submit = |hub: &str| {
-        let mut command = Command::new(lua);
-        command.arg(&script).arg(contrib("slurm/job_submit.lua")).arg(&trap);
-        let ran =
-            command.env("SKOPOS_HUB", hub).env_remove("SKOPOS_HEADER_FILE").output().expect("lua");
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        let text = String::from_utf8(ran.stdout).expect("UTF-8");
-        text.lines().map(str::to_owned).collect::<Vec<_>>()
-    };
+    let submit = |hub: &str| submit(lua, up.agent.path(), hub, None);
     // At most a twentieth of the records need more.
     let got = up.get("/api/v1/estimate?class=align&resource=memory&max_risk=0.05").json();
     let bytes = got["allocation"].as_f64().expect("a number");
@@ -117,6 +127,37 @@ fn a_job_of_slurm_gets_a_size_and_without_a_hub_what_its_user_requested() {
     assert!(!trap.exists(), "a name of a job is not a command");
     let lines = submit("http://127.0.0.1:1");
     assert_eq!(lines, ["none|", "1000|", "150|", "none|", "none|", "none|", by_cpu, "none|"]);
+}
+
+/// Returns true if `ask` connects to the hub at its URL, which has this host. The hub does not answer.
+fn connects(host: &str, ask: impl FnOnce(&str)) -> bool {
+    let hub = TcpListener::bind("127.0.0.1:0").expect("a port");
+    hub.set_nonblocking(true).expect("a socket");
+    ask(&format!("http://{host}:{}", hub.local_addr().expect("bound").port()));
+    hub.accept().is_ok()
+}
+
+#[test]
+fn a_token_is_not_sent_in_clear_text_to_a_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (token, header) = (folder.path().join("token"), folder.path().join("header"));
+    std::fs::write(&token, "secret\n").expect("written");
+    std::fs::write(&header, "Authorization: Bearer secret\n").expect("written");
+    let python = |hub: &str| {
+        let mut command = Command::new("python3");
+        command.args(["-B", "-c", PYTHON]).arg(contrib("snakemake"));
+        let ran = command.env("SKOPOS_HUB", hub).env("SKOPOS_TOKEN_FILE", &token).output();
+        let ran = ran.expect("python3");
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "4000 8000 16000\n", "{ran:?}");
+    };
+    for (host, is_asked) in [("127.0.0.1", true), ("localhost", false)] {
+        assert_eq!(connects(host, python), is_asked, "{host}");
+    }
+    let Some(lua) = lua() else { return };
+    for (host, is_asked) in [("127.0.0.1", true), ("localhost", false)] {
+        let slurm = |hub: &str| drop(submit(lua, folder.path(), hub, Some(&header)));
+        assert_eq!(connects(host, slurm), is_asked, "{host}");
+    }
 }
 
 /// Prints the memory of a rule for its first three attempts.

@@ -1,14 +1,14 @@
 //! A running agent in a runtime directory of its own, and functions that run verbs beside it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 use tempfile::TempDir;
+
+pub(crate) use crate::ports::free_port;
 
 /// The timeout of everything that a test waits for. It is generous, because machines are busy. It is
 /// not a goal for speed: those are in the benchmarks.
@@ -179,32 +179,6 @@ pub(crate) fn signal(child: &Child, name: &str) {
         .status()
         .expect("kill(1)");
     assert!(status.success());
-}
-
-/// Returns a port at which a server can listen, another one at each call. The kernel's ephemeral ports begin at 32,768 unless
-/// an administrator has changed `ip_local_port_range`. A port below them is taken neither by a connection of another test
-/// nor by a listener at port 0 before the server starts.
-pub(crate) fn free_port() -> u16 {
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    find_port(is_free).expect("a free port from 12,000 to 31,999")
-}
-
-/// Returns the next port that is free; `None` after all were tried.
-fn find_port(is_free: impl Fn(u16) -> bool) -> Option<u16> {
-    const PORTS: std::ops::Range<u32> = 12_000..32_000;
-    static CALLS: AtomicU32 = AtomicU32::new(0);
-    // Programs that run at once begin at different ports.
-    let first = std::process::id().wrapping_mul(101);
-    let ports = std::iter::repeat_with(|| {
-        let at = first.wrapping_add(CALLS.fetch_add(1, Ordering::Relaxed));
-        (PORTS.start + at % (PORTS.end - PORTS.start)) as u16
-    });
-    ports.take(PORTS.len()).find(|port| is_free(*port))
-}
-
-#[test]
-fn the_search_for_a_port_ends_without_a_free_one() {
-    assert_eq!(find_port(|_| false), None);
 }
 
 /// Calls `ready` until it returns true; panics with `what` after [`PATIENCE`].

@@ -19,7 +19,7 @@
 //! - An action that failed is due again after a pause, as long as its subject fires, and an end for a day, also if its subject
 //!   fired again meanwhile without an action.
 //! - Each event whose action is not due has the reason.
-//! - The number of subjects is bounded. Each that is forgotten or resolved early for this is counted.
+//! - The number of subjects is bounded. Each that is evicted or resolved early for this is counted.
 //!
 //! Read in this order: [`Moment`], [`Terms`], [`Event`], `subject`, [`Tracker`].
 

@@ -20,7 +20,7 @@ pub const MAX_SUBJECTS: usize = 1000;
 pub const MAX_ABSENT: usize = MAX_SUBJECTS;
 
 /// Largest number of quiet subjects whose changes are kept to see that they flap. The ones that changed first are
-/// forgotten.
+/// evicted.
 pub const MAX_QUIET: usize = 4 * MAX_SUBJECTS;
 
 /// Largest number of subjects within a step: new ones come before crowded ones go.
@@ -78,7 +78,7 @@ impl Tracker {
             return;
         }
         if !self.subjects.contains_key(&event.subject) && self.subjects.len() >= MAX_TRACKED {
-            self.forget(now.steady);
+            self.evict_quiet(now.steady);
             if self.subjects.len() >= MAX_TRACKED {
                 self.forgotten += 1;
                 return;
@@ -201,7 +201,7 @@ impl Tracker {
         self.duplicates
     }
 
-    /// Returns the number of subjects that were forgotten or resolved early because there were too many, or forgotten because their
+    /// Returns the number of subjects that were evicted or resolved early because there were too many, or dropped because their
     /// end could not be told for a day. It includes subjects of an earlier run whose day is over at the first step.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
@@ -209,8 +209,8 @@ impl Tracker {
 
     /// Prepares the first step after a restart.
     fn begin(&mut self, now: Timestamp) {
-        // Ends that an earlier run gave up, or whose day passed since, are not told.
-        self.forget(now);
+        // Ends that an earlier run dropped, or whose day passed since, are not told.
+        self.evict_quiet(now);
         for subject in self.subjects.values_mut() {
             // It is given its whole `keep` to come back.
             if let State::Firing { seen, .. } = &mut subject.state {
@@ -268,7 +268,7 @@ impl Tracker {
             let is_in = |names: &BTreeSet<String>| names.contains(&name);
             self.advance(now, &name, (is_in(&present), is_in(&crowded)), events);
         }
-        self.forget(now.steady);
+        self.evict_quiet(now.steady);
     }
 
     /// Returns the absent subjects that fire within their `keep`, beyond [`MAX_ABSENT`], those that were absent longest.
@@ -404,8 +404,8 @@ impl Tracker {
         }
     }
 
-    /// Forgets quiet subjects that cannot flap any more and whose end is told, and the oldest of those that are too many.
-    fn forget(&mut self, now: Timestamp) {
+    /// Evicts quiet subjects that cannot flap any more and whose end is told, and the oldest of those that are too many.
+    fn evict_quiet(&mut self, now: Timestamp) {
         let mut untold = 0;
         self.subjects.retain(|_, subject| {
             let window = if subject.action.is_some() { END_TIME } else { FLAP_WINDOW };

@@ -114,12 +114,12 @@ impl Engine {
         state.active += 1;
         while !has_room(&state) {
             let Some(victim) = state.evicted(to, with_awaited) else {
-                return self.give_up(state, &copy.file, true);
+                return self.end_in_vain(state, &copy.file, true);
             };
             let (next, is_gone) = self.evict(state, to, &victim);
             state = next;
             if !is_gone {
-                return self.give_up(state, &copy.file, false);
+                return self.end_in_vain(state, &copy.file, false);
             }
         }
         state.reserve(to, Kind::Cache, bytes);
@@ -127,7 +127,7 @@ impl Engine {
     }
 
     /// Ends a request that has evicted copies in vain.
-    fn give_up(&self, mut state: Guard<'_>, file: &FileName, is_full: bool) -> Begun {
+    fn end_in_vain(&self, mut state: Guard<'_>, file: &FileName, is_full: bool) -> Begun {
         state.active -= 1;
         state.set_work(&file.name, Work::None);
         self.notify(&mut state);

@@ -66,7 +66,10 @@ impl Engine {
             state.stats.removed_at_start += found.removed;
             state.stats.foreign += found.foreign;
             for (name, bytes) in found.homes {
-                state.adopt(at, name, bytes);
+                let file = Arc::new(name);
+                if !state.adopt(at, &file, bytes) {
+                    folder.note_foreign(&file);
+                }
             }
             folders.push(folder);
         }
@@ -103,15 +106,15 @@ impl Engine {
         }
         let mut state = self.lock();
         match &failed {
-            None => state.forget(name),
+            None => state.drop_file(name),
             Some(_) => state.set_work(name, Work::None),
         }
         self.done(state);
         failed.map_or(Ok(()), Err)
     }
 
-    /// Begins the work of a removal when the file is idle. Returns the file with its copies, of which there are none if an
-    /// earlier removal is not durable, and its bytes.
+    /// Begins the work of a removal when the file is idle. Returns the file, its copies and its bytes. The list of copies is
+    /// empty if an earlier removal is not durable.
     fn begin_removal(&self, name: &str) -> Result<(Arc<FileName>, Vec<Held>, u64), Error> {
         let mut state = self.lock();
         loop {
@@ -214,12 +217,12 @@ impl Engine {
         self.notify(&mut state);
     }
 
-    /// Returns a number that is another one after each change.
+    /// Returns the epoch. Each change after which a deferred prefetch may be possible raises it.
     pub(super) fn epoch(&self) -> u64 {
         self.lock().epoch
     }
 
-    /// Waits until the epoch is another one, at most for `timeout`.
+    /// Waits until a change raises the epoch above `epoch`, at most for `timeout`.
     pub(super) fn wait_for_change(&self, epoch: u64, timeout: Duration) {
         let (state, until) = (self.lock(), Instant::now() + timeout);
         let same = |state: &mut State| state.epoch == epoch && Instant::now() < until;
@@ -243,17 +246,18 @@ impl Engine {
 }
 
 impl State {
-    /// Adds a file that was found on a tier at the start. A copy of another length than that of a faster tier is not one.
-    fn adopt(&mut self, at: usize, name: FileName, bytes: u64) {
-        let file = Arc::new(name);
+    /// Adds a file that was found on a tier at the start. A copy whose length differs from that on a faster tier is foreign:
+    /// it is counted, and the result is false.
+    fn adopt(&mut self, at: usize, file: &Arc<FileName>, bytes: u64) -> bool {
         let fresh = || Entry::new(file.clone(), bytes, Work::None);
         let entry = self.files.entry(file.name.clone()).or_insert_with(fresh);
         if entry.bytes != bytes {
             self.stats.foreign += 1;
-            return;
+            return false;
         }
         self.reserve(at, Kind::Home, bytes);
         self.add_copy(&file.name, at, Kind::Home);
+        true
     }
 
     pub(super) fn set_work(&mut self, name: &str, work: Work) {

@@ -57,7 +57,16 @@ pub(super) struct Folder {
     disk: Arc<dyn Disk>,
     parts: AtomicU64,
     unsettled: Mutex<Unsettled>,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Folder {
+    /// Unlocks the folder. Closing the file alone would not: a child that another thread has just forked holds a copy of the
+    /// descriptor until it executes its program, and the lock with it.
+    fn drop(&mut self) {
+        // It fails for no descriptor that is locked, and closing it follows.
+        let _ = self.lock.unlock();
+    }
 }
 
 /// The content of a folder at the start.
@@ -91,7 +100,7 @@ impl Folder {
             Err(TryLockError::Error(e)) => return Err(failed("lock")(e)),
         }
         let (parts, unsettled) = (AtomicU64::new(0), Mutex::default());
-        let folder = Self { root, disk, parts, unsettled, _lock: lock };
+        let folder = Self { root, disk, parts, unsettled, lock };
         let found = folder.scan().map_err(failed("list the files"))?;
         folder.sync().map_err(failed("sync the folder"))?;
         Ok((folder, found))
@@ -136,7 +145,7 @@ impl Folder {
         let (part, mut file) = self.part().map_err(Side::Target)?;
         let copied = copy(&mut source, &mut file, bytes)
             .and_then(|()| self.finish(kind, name, &part, &file).map_err(Side::Target));
-        forget(&source);
+        drop_pages(&source);
         if copied.is_err() {
             // The error of the copy counts; the next start removes the part.
             let _ = fs::remove_file(&part);
@@ -149,7 +158,7 @@ impl Folder {
         let mut file = self.open_file(kind, name)?;
         into.reserve(file.metadata()?.len().min(MAX_RESERVED_BYTES) as usize);
         file.read_to_end(into)?;
-        forget(&file);
+        drop_pages(&file);
         Ok(())
     }
 
@@ -181,8 +190,14 @@ impl Folder {
         Ok(())
     }
 
-    /// Returns when no old file of this name can come back: removes one that could not be removed before, and makes an
-    /// earlier removal durable. The tier must not have a copy that counts.
+    /// Takes a file that the start has found, and that contradicts a faster tier. It stays until [`settle`](Self::settle)
+    /// removes it.
+    pub(super) fn note_foreign(&self, name: &FileName) {
+        unpoisoned(self.unsettled.lock()).note_found(&name.name);
+    }
+
+    /// Returns when no old file of this name can come back: removes one that could not be removed before, or that contradicts a
+    /// faster tier, and makes an earlier removal durable. The tier must not have a copy that counts.
     pub(super) fn settle(&self, name: &FileName) -> io::Result<()> {
         if !unpoisoned(self.unsettled.lock()).has(&name.name) {
             return Ok(());
@@ -214,7 +229,7 @@ impl Folder {
 
     fn finish(&self, kind: Kind, name: &FileName, part: &Path, file: &File) -> io::Result<()> {
         file.sync_all()?;
-        forget(file);
+        drop_pages(file);
         let path = self.path(kind, &name.on_disk);
         if kind == Kind::Cache {
             // A start removes cached copies, so their names need not last.
@@ -224,7 +239,7 @@ impl Folder {
         fs::rename(part, &path)?;
         let synced = self.sync();
         if synced.is_ok() {
-            unpoisoned(self.unsettled.lock()).forget(&name.name);
+            unpoisoned(self.unsettled.lock()).settled(&name.name);
         } else {
             let is_gone = self.disk.remove(&path).is_ok();
             unpoisoned(self.unsettled.lock()).note(&name.name, is_gone);
@@ -282,6 +297,25 @@ fn copy(source: &mut File, target: &mut File, bytes: u64) -> Result<(), Side> {
 }
 
 /// Discards the pages of a file. A failure costs memory alone, so it is not an error.
-fn forget(file: &File) {
+fn drop_pages(file: &File) {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tiers::disk::FileSystem;
+
+    #[test]
+    fn a_dropped_folder_is_free_while_a_forked_child_still_has_its_descriptor() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let spec = TierSpec::new("fast", dir.path(), 1000);
+        let (folder, _) = Folder::open(&spec, Arc::new(FileSystem)).expect("a tier");
+        // A copy of the descriptor holds the lock as the copy of a child does.
+        let of_child = folder.lock.try_clone().expect("a descriptor");
+        assert!(matches!(Folder::open(&spec, Arc::new(FileSystem)), Err(Error::TierInUse { .. })));
+        drop(folder);
+        Folder::open(&spec, Arc::new(FileSystem)).expect("it is free");
+        drop(of_child);
+    }
 }

@@ -16,6 +16,7 @@
 //!   of it is durable on every tier, so that no loss of power brings it back. A start makes the removals of an earlier process
 //!   durable.
 //! - A copy that cannot be removed counts until it is.
+//! - A copy that a start finds, and whose length differs from that on a faster tier, is not read. It is removed with its file.
 //! - A replica above a healthy tier that has the file, too, is removed only if a write has no room on any other tier or set.
 //! - A [`Prefetcher`] reserves room in the order of announcements. A file waits for an earlier one only if cached copies leave
 //!   that one too little room.

@@ -143,7 +143,7 @@ fn a_new_file_is_not_read_from_an_old_one_of_its_name_and_length() {
 }
 
 #[test]
-fn a_file_is_kept_whole_while_a_tier_that_it_left_cannot_forget_it() {
+fn a_file_is_kept_whole_while_a_tier_that_it_left_cannot_make_its_removal_durable() {
     let mut world = World::new();
     assert!(world.write_and_flush("a", 1));
     world.fail_syncs("fast");
@@ -203,6 +203,23 @@ fn a_copy_that_cannot_be_removed_counts_and_is_removed_with_its_file() {
     world.engine().remove("a").expect("removed");
     assert_eq!(world.engine().used_bytes(), [0; 2]);
     world.restart();
+    assert!(world.engine().files().is_empty());
+}
+
+#[test]
+fn a_copy_of_another_length_is_not_read_and_is_removed_with_its_file() {
+    let mut world = World::new();
+    world.engine().write("a", &[1; BYTES]).expect("written");
+    let contradicting = world.home("slow").join("a");
+    fs::write(&contradicting, b"another write").expect("written");
+    world.restart();
+    assert_eq!(world.engine().stats().foreign, 1);
+    assert_eq!(world.engine().holders("a"), ["fast"]);
+    assert_eq!(world.engine().used_bytes(), [BYTES as u64, 0]);
+    assert_eq!(world.engine().read("a").expect("readable"), [1; BYTES]);
+    assert!(contradicting.exists());
+    world.engine().remove("a").expect("removed");
+    world.lose_power();
     assert!(world.engine().files().is_empty());
 }
 

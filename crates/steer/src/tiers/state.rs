@@ -325,7 +325,7 @@ impl State {
             order.insert(used, entry.file.clone());
             held.used = used;
         }
-        self.forget_announced();
+        self.drop_announced();
     }
 
     /// Takes the announcement of a read. Each of several announcements of a file stands for a read. Returns false if there is
@@ -343,7 +343,7 @@ impl State {
     }
 
     /// Takes the end of a file, which has no copies any more.
-    pub(super) fn forget(&mut self, name: &str) {
+    pub(super) fn drop_file(&mut self, name: &str) {
         self.set_awaited(name, 0);
         self.files.remove(name);
     }
@@ -415,7 +415,7 @@ impl State {
         self.epoch += 1;
     }
 
-    fn forget_announced(&mut self) {
+    fn drop_announced(&mut self) {
         let reads = self.stats.reads;
         while let Some((_, (at, file))) = self.announced.first_key_value() {
             if at.saturating_add(AWAITED_READS) >= reads {
@@ -483,7 +483,7 @@ mod tests {
             let name = n.to_string();
             add(&mut state, &name);
             assert!(state.announce(&name) && state.announce(&name));
-            state.forget(&name);
+            state.drop_file(&name);
         }
         assert_eq!((state.announced.len(), state.files.len()), (1, 1));
     }

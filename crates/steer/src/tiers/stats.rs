@@ -48,6 +48,7 @@ pub struct Stats {
     pub refused_values: u64,
     /// Files in `part` and `cache` that the start removed.
     pub removed_at_start: u64,
-    /// Entries in the folders that are not files of an engine, or contradict a faster tier; they were left alone.
+    /// Entries in the folders that are not files of an engine, which are left alone, and copies whose length differs from that
+    /// on a faster tier, which are not read and are removed with their file.
     pub foreign: u64,
 }

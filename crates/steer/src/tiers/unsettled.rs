@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 
-/// Most names of a tier. Each write on a tier syncs its folder, so there are more only if it has none for as many removals;
-/// then it is synced for their sake.
+/// Most names of a tier, apart from those of the start. Each write on a tier syncs its folder, so there are more only if it
+/// has no write for as many removals; then it is synced for their sake.
 pub(super) const MAX_NAMES: usize = 1024;
 
-/// The names whose removal from a tier is not durable, or failed after a write that failed.
+/// The names whose removal from a tier is not durable, or failed after a write that failed, and those of files that contradict
+/// a faster tier.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled {
     names: HashMap<String, Removal>,
+    /// Number of names that the start has found. They are as many as the folder has files, and no sync removes them, so they
+    /// take no room from removals.
+    found: usize,
     /// Number of syncs that have begun.
     syncs: u64,
 }
@@ -28,8 +32,14 @@ impl Unsettled {
         self.names.insert(name.to_owned(), Removal { after: self.syncs, is_gone });
     }
 
+    /// Takes the name of a file that the start has found and that does not count.
+    pub(super) fn note_found(&mut self, name: &str) {
+        self.found += 1;
+        self.note(name, false);
+    }
+
     /// Takes the name of a file that counts again.
-    pub(super) fn forget(&mut self, name: &str) {
+    pub(super) fn settled(&mut self, name: &str) {
         self.names.remove(name);
     }
 
@@ -38,7 +48,7 @@ impl Unsettled {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.names.len() >= MAX_NAMES
+        self.names.len() >= MAX_NAMES + self.found
     }
 
     /// Takes the start of a sync, and returns its number.
@@ -80,7 +90,17 @@ mod tests {
         let mut unsettled = Unsettled::default();
         (0..MAX_NAMES).for_each(|n| unsettled.note(&n.to_string(), true));
         assert!(unsettled.is_full());
-        unsettled.forget("7");
+        unsettled.settled("7");
         assert!(!unsettled.is_full() && !unsettled.has("7"));
+    }
+
+    #[test]
+    fn names_of_the_start_take_no_room_from_removals() {
+        let mut unsettled = Unsettled::default();
+        (0..MAX_NAMES).for_each(|n| unsettled.note_found(&n.to_string()));
+        assert!(!unsettled.is_full());
+        let sync = unsettled.begin_sync();
+        unsettled.synced(sync);
+        assert!(unsettled.has("7"), "a sync alone does not remove its file");
     }
 }

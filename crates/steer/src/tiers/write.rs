@@ -105,7 +105,7 @@ impl Engine {
             state.stats.writes += 1;
             state.stats.written_bytes += bytes;
         } else if entry_of(&mut state, &file.name).is_err() {
-            state.forget(&file.name);
+            state.drop_file(&file.name);
         }
         self.done(state);
         written

@@ -1,6 +1,5 @@
 //! A site with certificates: what strangers, and a node that pretends to be another one, can do.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +15,8 @@ use tempfile::TempDir;
 use zenoh::Wait as _;
 use zenoh::config::Config;
 use zenoh::qos::CongestionControl;
+
+use crate::ports::free_port;
 
 /// Longer than each step takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,8 +42,7 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
-        let at = format!("tls/127.0.0.1:{}", port.expect("a port").port());
+        let at = format!("tls/127.0.0.1:{}", free_port());
         let hosts = ["127.0.0.1".to_owned()];
         Authority::create(&dir.path().join("hub"), &names("hub", true), &hosts).expect("made");
         Self { dir, at }

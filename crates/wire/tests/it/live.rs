@@ -14,6 +14,8 @@ use skopos_wire::{
 };
 use zenoh::Wait as _;
 
+use crate::ports::free_port;
+
 /// Longer than each step takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -33,9 +35,7 @@ fn two() -> (Plane, PlaneConfig) {
 }
 
 fn configs() -> (PlaneConfig, PlaneConfig) {
-    let port =
-        TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    let at = format!("tcp/127.0.0.1:{port}");
+    let at = format!("tcp/127.0.0.1:{}", free_port());
     let alone = PlaneConfig::alone("test");
     let hub = PlaneConfig { listen: vec![at.clone()], ..alone.clone() };
     (hub, PlaneConfig { is_client: true, connect: vec![at], ..alone })

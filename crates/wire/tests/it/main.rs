@@ -1,5 +1,8 @@
 //! The live plane: batches, mirrors of them, and sessions on this machine.
 
+#[path = "../../../sense/tests/it/ports.rs"]
+mod ports;
+
 mod batch;
 mod completeness;
 mod delivery;

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::ports::free_port;
+
 /// Ends a test that would wait for ever. A server starts in a second.
 const START: Duration = Duration::from_secs(60);
 
@@ -70,9 +72,8 @@ impl Server {
     /// Starts a server that is reached by TCP, too, with files that it reads and settings that may name them in `FOLDER`.
     #[allow(dead_code, reason = "some of the tests that share this file need no TCP")]
     pub(crate) fn start_with_tcp(files: &[(&str, &[u8])], settings: &[&str]) -> Option<Self> {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
         let settings = [settings, &["listen_addresses=127.0.0.1"]].concat();
-        Self::start_with(files, (&settings, free.expect("a port").port()))
+        Self::start_with(files, (&settings, free_port()))
     }
 
     fn start_with(files: &[(&str, &[u8])], (settings, port): (&[&str], u16)) -> Option<Self> {

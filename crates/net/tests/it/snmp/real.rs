@@ -1,6 +1,6 @@
 //! Real agents: `snmpd` of the distribution, and recordings of switches that snmpsim plays.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use skopos_net::snmp::{DeviceSettings, Poller};
 
 use super::{Facts, run, v2c, v3};
+use crate::ports::free_port;
 
 /// A child that ends with the test.
 struct Program(Child);
@@ -21,8 +22,7 @@ impl Drop for Program {
 
 /// Returns an address of the loopback with a free port.
 fn free() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.local_addr().expect("bound")
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
 fn first_of(candidates: Vec<PathBuf>, missing: &str) -> Option<PathBuf> {

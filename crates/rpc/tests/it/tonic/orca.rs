@@ -86,16 +86,13 @@ fn each_response_carries_the_load() {
 }
 
 #[test]
-fn a_stream_has_the_utilization_that_the_agent_measures_while_it_is_recent() {
+fn a_stream_has_the_utilization_that_the_agent_measures() {
     let dir = tempfile::tempdir().expect("a folder");
     let agent = Publisher::builder("agent").dir(dir.path()).node("n01").create();
     let agent = agent.expect("a segment");
     let mut busy = agent.writer::<f64>("n01/cpu/total/busy_ratio").expect("room");
     let mut available = agent.writer::<u64>("n01/mem/available_bytes").expect("room");
     let mut total = agent.writer::<u64>("n01/mem/total_bytes").expect("room");
-    busy.publish(0.5).expect("published");
-    available.publish(1 << 30).expect("published");
-    total.publish(4 << 30).expect("published");
     runtime().block_on(async {
         let (address, service) = serve(Load::of_node_in(dir.path())).await;
         let path = http::uri::PathAndQuery::from_static(STREAM);
@@ -103,12 +100,17 @@ fn a_stream_has_the_utilization_that_the_agent_measures_while_it_is_recent() {
         let mut grpc = grpc(address).await;
         let answer = grpc.server_streaming(request, path, RawCodec).await.expect("a stream");
         let mut reports = answer.into_inner();
-        for _ in 0..2 {
+        let until = Instant::now() + PATIENCE;
+        let mut complete = 0;
+        while complete < 2 {
+            assert!(Instant::now() < until, "{complete} reports have the utilization");
             busy.publish(0.5).expect("published");
             available.publish(1 << 30).expect("published");
+            total.publish(4 << 30).expect("published");
             let report = reports.message().await.expect("a message").expect("a report");
             let report = OrcaLoadReport::decode(report).expect("a report");
-            assert_eq!((report.cpu_utilization, report.mem_utilization), (0.5, 0.75));
+            // The first report is older than the facts; on a machine that stands still, they are too old for a later one.
+            complete += u32::from((report.cpu_utilization, report.mem_utilization) == (0.5, 0.75));
         }
         assert_eq!(service.streams(), 1);
         drop((reports, grpc));

@@ -71,8 +71,8 @@ impl Load {
     }
 
     fn with(node: Option<NodeFacts>) -> Self {
-        let rates = Rates { since: Instant::now(), requests: 0, errors: 0, rates: [0.0; 2] };
-        Self(Arc::new(Shared { own: Mutex::default(), rates: Mutex::new(rates), node }))
+        let rates = Mutex::new(Rates::new(Instant::now()));
+        Self(Arc::new(Shared { own: Mutex::default(), rates, node }))
     }
 
     /// Sets the utilization by the application's own measure, such as busy workers divided by all. 0 is not reported.
@@ -92,19 +92,12 @@ impl Load {
 
     /// Counts a request that has ended.
     pub fn count(&self, is_error: bool) {
-        let mut rates = unpoisoned(self.0.rates.lock());
-        rates.turn();
-        rates.requests += 1;
-        rates.errors += u64::from(is_error);
+        unpoisoned(self.0.rates.lock()).count(Instant::now(), is_error);
     }
 
     /// Returns the present report.
     pub fn report(&self) -> OrcaLoadReport {
-        let [rps, eps] = {
-            let mut rates = unpoisoned(self.0.rates.lock());
-            rates.turn();
-            rates.rates
-        };
+        let [rps, eps] = unpoisoned(self.0.rates.lock()).rates(Instant::now());
         let node = self.0.node.as_ref().map(NodeFacts::utilization);
         let [cpu, memory] = node.unwrap_or_default().map(Option::unwrap_or_default);
         let own = unpoisoned(self.0.own.lock());
@@ -145,13 +138,30 @@ fn is_sound(value: f64) -> bool {
 }
 
 impl Rates {
+    fn new(now: Instant) -> Self {
+        Self { since: now, requests: 0, errors: 0, rates: [0.0; 2] }
+    }
+
+    /// Counts a request that has ended.
+    fn count(&mut self, now: Instant, is_error: bool) {
+        self.turn(now);
+        self.requests += 1;
+        self.errors += u64::from(is_error);
+    }
+
+    /// Returns the requests and the errors per second of the last whole window.
+    fn rates(&mut self, now: Instant) -> [f64; 2] {
+        self.turn(now);
+        self.rates
+    }
+
     /// Begins another window if this one is over.
-    fn turn(&mut self) {
-        let elapsed = self.since.elapsed();
+    fn turn(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.since);
         if elapsed >= WINDOW {
             let rate = |count: u64| count as f64 / elapsed.as_secs_f64();
             self.rates = [rate(self.requests), rate(self.errors)];
-            (self.since, self.requests, self.errors) = (Instant::now(), 0, 0);
+            (self.since, self.requests, self.errors) = (now, 0, 0);
         }
     }
 }
@@ -178,14 +188,25 @@ mod tests {
 
     #[test]
     fn rates_are_those_of_the_last_whole_window() {
+        let begun = Instant::now();
+        let mut rates = Rates::new(begun);
+        rates.count(begun, false);
+        rates.count(begun + WINDOW / 2, true);
+        let almost = begun + WINDOW - Duration::from_nanos(1);
+        assert_eq!(rates.rates(almost), [0.0; 2], "the window is not over");
+        assert_eq!(rates.rates(begun + 4 * WINDOW), [0.5, 0.25]);
+        rates.count(begun + 5 * WINDOW, false);
+        assert_eq!(rates.rates(begun + 5 * WINDOW), [0.0; 2], "no request in the window before");
+        assert_eq!(rates.rates(begun + 7 * WINDOW), [0.5, 0.0]);
+    }
+
+    #[test]
+    fn a_report_has_the_rates_of_requests_that_were_counted() {
         let load = Load::new();
-        load.count(false);
         load.count(true);
-        assert_eq!(load.report().rps_fractional, 0.0, "the window is not over");
         let back = Instant::now().checked_sub(2 * WINDOW).expect("two seconds after the boot");
         unpoisoned(load.0.rates.lock()).since = back;
         let report = load.report();
-        assert!(report.rps_fractional > 0.0 && report.rps_fractional <= 1.0, "{report:?}");
-        assert_eq!(report.eps * 2.0, report.rps_fractional);
+        assert!(report.rps_fractional > 0.0 && report.rps_fractional == report.eps, "{report:?}");
     }
 }

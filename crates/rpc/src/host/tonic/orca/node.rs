@@ -22,6 +22,8 @@ type SearchFn = dyn Fn() -> Option<Facts> + Send + Sync;
 
 /// The vertices of these facts, once they are found. Reading them waits for no file: a thread of its own searches.
 pub(super) struct NodeFacts {
+    /// Age beyond which a fact is not reported.
+    max_age: Duration,
     search: Arc<SearchFn>,
     state: Arc<Mutex<State>>,
 }
@@ -53,13 +55,14 @@ impl NodeFacts {
 
     fn with(search: Arc<SearchFn>) -> Self {
         let state = State { found: search(), searched: Instant::now(), is_searching: false };
-        Self { search, state: Arc::new(Mutex::new(state)) }
+        Self { max_age: MAX_AGE, search, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Returns the utilization of the processors and of the memory, those that are known.
     pub(super) fn utilization(&self) -> [Option<f64>; 2] {
         let Some(found) = self.found() else { return [None; 2] };
         let [busy, available, total] = &*found;
+        let recent = |vertex| recent(vertex, self.max_age);
         let memory =
             recent(available).zip(recent(total)).map(|(available, total)| 1.0 - available / total);
         [recent(busy), memory]
@@ -103,9 +106,9 @@ fn search(dir: Option<&Path>) -> Option<Facts> {
 }
 
 /// Returns the value of a fact that is recent enough.
-fn recent(vertex: &Vertex) -> Option<f64> {
+fn recent(vertex: &Vertex, max_age: Duration) -> Option<f64> {
     let reading = vertex.latest().ok()?;
-    (reading.age() <= MAX_AGE).then(|| reading.as_f64()).flatten()
+    (reading.age() <= max_age).then(|| reading.as_f64()).flatten()
 }
 
 #[cfg(test)]
@@ -124,6 +127,27 @@ mod tests {
     fn make_due(facts: &NodeFacts) {
         let back = Instant::now().checked_sub(SEARCH_EVERY).expect("some seconds after the boot");
         unpoisoned(facts.state.lock()).searched = back;
+    }
+
+    #[test]
+    fn an_old_fact_is_not_reported() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let agent = Publisher::builder("agent").dir(dir.path()).node("n01").create();
+        let agent = agent.expect("a segment");
+        let mut busy = agent.writer::<f64>("n01/cpu/total/busy_ratio").expect("room");
+        let mut available = agent.writer::<u64>("n01/mem/available_bytes").expect("room");
+        let mut total = agent.writer::<u64>("n01/mem/total_bytes").expect("room");
+        busy.publish(0.5).expect("published");
+        available.publish(1 << 30).expect("published");
+        total.publish(4 << 30).expect("published");
+        let facts = |max_age| {
+            let path = dir.path().to_owned();
+            NodeFacts { max_age, ..NodeFacts::with(Arc::new(move || search(Some(path.as_path())))) }
+        };
+        assert_eq!(facts(Duration::MAX).utilization(), [Some(0.5), Some(0.75)]);
+        // Any time is more than zero.
+        thread::sleep(Duration::from_millis(1));
+        assert_eq!(facts(Duration::ZERO).utilization(), [None; 2]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod records;
 mod handed_over;
 mod connections;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use skopos_term::{EXIT_NO, Failure, Global, Out, Style, tell};
 
 use self::connections::{Counts, Import, Queue, Refusal};
 use self::handed_over::HandedOver;
-use self::records::{Records, records_of};
+use self::records::{Records, records_of, time_of};
 use super::hub::Hub;
 use super::one::printable;
 use crate::verbs::archive::{self, Selection};
@@ -57,7 +58,10 @@ pub(crate) fn run(global: &Global, args: &ImportArgs) -> Result<ExitCode, Failur
     let conditions = args.selection.conditions()?;
     let archive = archive::read(args.archive.clone())?;
     let hub = Hub::open(global)?;
-    let handed_over = HandedOver::ask(&hub)?;
+    let handed_over = match ends(&archive, &conditions) {
+        Some(ended) => HandedOver::ask(&hub, ended)?,
+        None => HandedOver::default(),
+    };
     let progress = Progress::new("tasks read");
     let dir = &hub.dir;
     let counts = Import::new(PATIENCE).run(
@@ -70,6 +74,15 @@ pub(crate) fn run(global: &Global, args: &ImportArgs) -> Result<ExitCode, Failur
     show(&archive, &counts, &mut out)?;
     out.flush()?;
     Ok(if counts.refused > 0 { ExitCode::from(EXIT_NO) } else { ExitCode::SUCCESS })
+}
+
+/// Returns the range of times in which the tasks ended, in nanoseconds since 1970; `None` if there are no tasks. If damage of the
+/// archive hides it, these are all times.
+fn ends(archive: &Archive, conditions: &Conditions) -> Option<RangeInclusive<i64>> {
+    let Ok(classes) = archive.classes(conditions) else { return Some(0..=i64::MAX) };
+    let from = classes.iter().map(|class| class.from_seconds).reduce(f64::min)?;
+    let to = classes.iter().map(|class| class.to_seconds).reduce(f64::max)?;
+    Some(time_of(from).as_nanos()..=time_of(to).as_nanos())
 }
 
 /// Returns a function that sends batches on one connection, which is opened again after a failure.

@@ -143,7 +143,7 @@ pub(super) fn visible(
         }
         Ok(visible)
     };
-    look_up().map_err(|e| Error::database(place, DOING, e))
+    look_up().map_err(|e: rusqlite::Error| Error::database(place, DOING, e))
 }
 
 pub(super) fn segments(

@@ -3,6 +3,7 @@ package io.skopos.client;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -38,13 +39,18 @@ public final class Candidates {
     /** Names that {@link #known} was asked for since they were looked up. */
     private final Set<String> asked = ConcurrentHashMap.newKeySet();
 
+    /** The last look-up of a name, in the order in which names are looked up. */
+    private enum Outcome { PENDING, FOUND, FAILED }
+
     private static final class Found {
         private final InetAddress address;
         private final long at;
+        private final Outcome outcome;
 
-        private Found(InetAddress address, long at) {
+        private Found(InetAddress address, long at, Outcome outcome) {
             this.address = address;
             this.at = at;
+            this.outcome = outcome;
         }
     }
 
@@ -82,7 +88,7 @@ public final class Candidates {
         }
         Found last = found.get(name);
         if (last == null) {
-            last = new Found(null, nanoTime.getAsLong() - LOOK_UP_NANOS);
+            last = new Found(null, nanoTime.getAsLong() - LOOK_UP_NANOS, Outcome.PENDING);
             keep(name, last);
         }
         asked.add(name);
@@ -91,15 +97,33 @@ public final class Candidates {
 
     /**
      * Looks up each name that {@link #known} was asked for and that was not looked up for a minute. It waits for the resolver
-     * each time. A name that left the rank keeps the address that it had.
+     * each time. Names that were never looked up go first, also those that come meanwhile, and names whose last look-up failed
+     * go last: each of these may hold up the others for seconds. A name that left the rank keeps the address that it had.
      */
     public void lookUp() {
+        Set<String> done = new HashSet<>();
+        for (String name = next(done); name != null; name = next(done)) {
+            done.add(name);
+            asked.remove(name);
+            addressOf(name);
+        }
+    }
+
+    /** Returns the name that is looked up next; null if all names that are due are in {@code done}. */
+    private String next(Set<String> done) {
+        long now = nanoTime.getAsLong();
+        String next = null;
+        Outcome first = null;
         for (Map.Entry<String, Found> entry : found.entrySet()) {
-            boolean isDue = nanoTime.getAsLong() - entry.getValue().at >= LOOK_UP_NANOS;
-            if (isDue && asked.remove(entry.getKey())) {
-                addressOf(entry.getKey());
+            String name = entry.getKey();
+            boolean isDue = now - entry.getValue().at >= LOOK_UP_NANOS && asked.contains(name) && !done.contains(name);
+            Outcome outcome = entry.getValue().outcome;
+            if (isDue && (first == null || outcome.compareTo(first) < 0)) {
+                next = name;
+                first = outcome;
             }
         }
+        return next;
     }
 
     /** Returns the address of a candidate; null if it is not known. It may wait for the resolver. */
@@ -115,11 +139,12 @@ public final class Candidates {
         }
         // Java asks no resolver for an address.
         InetAddress address = isAddress(hostOf(name)) ? resolve(name) : resolver.apply(name);
+        Outcome outcome = address == null ? Outcome.FAILED : Outcome.FOUND;
         if (address == null && last != null) {
             // A resolver that fails now does not take away an address that it gave before.
             address = last.address;
         }
-        keep(name, new Found(address, now));
+        keep(name, new Found(address, now, outcome));
         return address;
     }
 

@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -146,6 +147,37 @@ class RankReaderTest {
         assertEquals(address, candidates.known("n07"));
         candidates.lookUp();
         assertEquals(List.of("n07", "n07"), resolved);
+    }
+
+    @Test
+    void a_name_that_the_resolver_does_not_find_holds_up_no_other_one() throws IOException {
+        AtomicLong now = new AtomicLong();
+        List<String> resolved = new ArrayList<>();
+        InetAddress address = InetAddress.getByName("10.0.0.7");
+        AtomicReference<Candidates> candidates = new AtomicReference<>();
+        candidates.set(new Candidates(Map.of(), now::get, name -> {
+            resolved.add(name);
+            if (!name.startsWith("dead")) {
+                return address;
+            }
+            if (now.get() > 0) {
+                // A replica joins while the resolver hangs on this name.
+                candidates.get().known("n08");
+            }
+            return null;
+        }));
+        List<String> names = List.of("dead1", "dead2", "n07", "dead3", "dead4");
+        names.forEach(candidates.get()::known);
+        candidates.get().lookUp();
+        assertEquals(5, resolved.size());
+        resolved.clear();
+        now.set(61 * SECOND);
+        names.forEach(candidates.get()::known);
+        candidates.get().lookUp();
+        assertEquals(6, resolved.size());
+        assertEquals("n07", resolved.get(0), "it was found before");
+        assertEquals("n08", resolved.get(2), "it came while the first of the others was looked up");
+        assertEquals(address, candidates.get().known("n08"));
     }
 
     private static void awaited(CountDownLatch latch) {
