@@ -187,7 +187,7 @@ impl Downloads {
     /// Sends records batch by batch.
     fn send_records(
         &self,
-        download: Download,
+        download: Box<Download>,
         reading: (Reading, bool),
         share: Share<String>,
     ) -> Flow {
@@ -263,7 +263,7 @@ trait Pieces: Send + 'static {
     fn sent(&self) -> (u64, u64);
 }
 
-impl Pieces for Download {
+impl Pieces for Box<Download> {
     type Piece = RecordBatch;
 
     fn next(&mut self) -> Result<Option<RecordBatch>, String> {
@@ -302,7 +302,8 @@ struct Begun {
 }
 
 enum Source {
-    Records(Download),
+    /// On the heap: it has the pages of a segment, and goes from thread to thread for each piece.
+    Records(Box<Download>),
     File(GrantedFile),
 }
 
@@ -607,7 +608,7 @@ impl Inner {
         reading.jobs(granted.jobs.len() as u64);
         let is_owner = may(caller, Action::ReadLog).is_ok();
         let source = match granted.segment {
-            None => Source::Records(jobs.download(granted.jobs, granted.wanted)),
+            None => Source::Records(Box::new(jobs.download(granted.jobs, granted.wanted))),
             Some(SegmentGrant { name, records }) => {
                 let file = jobs.segment_file(&name).map_err(|e| failed(caller, &e))?;
                 let gone =

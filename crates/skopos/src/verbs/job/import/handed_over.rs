@@ -118,7 +118,9 @@ mod tests {
     use std::sync::Arc;
 
     use skopos_query::Way;
-    use skopos_query::arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampNanosecondArray};
+    use skopos_query::arrow::array::{
+        ArrayRef, RecordBatch, StringArray, TimestampNanosecondArray,
+    };
 
     use super::*;
 
