@@ -287,34 +287,31 @@ workflow {
 "#;
 
 #[test]
-fn nextflow_itself_runs_processes_with_their_sizes_by_both_parsers() {
-    if nextflow().is_none() {
+fn nextflow_itself_runs_processes_with_their_sizes() {
+    let Some(mut command) = nextflow() else {
         println!("skipped: no nextflow; `scripts/setup test` fetches it where Maven can");
         return;
-    }
+    };
     let up = start();
     let size = (estimate(&up)["allocation"].as_f64().expect("a number") * 1.1) as u64;
-    for parser in ["v1", "v2"] {
-        let folder = up.agent.path().join(format!("workflow-{parser}"));
-        std::fs::create_dir(&folder).expect("a folder");
-        std::fs::write(folder.join("main.nf"), PIPELINE).expect("written");
-        let config = format!(
-            "includeConfig '{}'\nparams.skopos_hub = 'http://{}'\nparams.skopos_max_risk = 0.1\n\
-             params.skopos_otherwise = '64 MB'\n",
-            contrib("nextflow/skopos.config").display(),
-            up.at
-        );
-        std::fs::write(folder.join("nextflow.config"), config).expect("written");
-        let mut command = nextflow().expect("it was there");
-        command.args(["-q", "run", "main.nf"]).current_dir(&folder).stdin(Stdio::null());
-        command.env("NXF_SYNTAX_PARSER", parser).env("NXF_HOME", folder.join("home"));
-        let ran = command.env("NXF_OFFLINE", "true").output().expect("it starts");
-        let said = [ran.stdout, ran.stderr].concat();
-        let text = String::from_utf8_lossy(&said).into_owned();
-        assert!(ran.status.success(), "{parser}: {text}");
-        // The hub knows no other class.
-        for line in [format!("align {size}"), format!("other {}", 64 << 20)] {
-            assert!(text.contains(&line), "{parser}: no `{line}` in {text}");
-        }
+    let folder = up.agent.path().join("workflow");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("main.nf"), PIPELINE).expect("written");
+    let config = format!(
+        "includeConfig '{}'\nparams.skopos_hub = 'http://{}'\nparams.skopos_max_risk = 0.1\n\
+         params.skopos_otherwise = '64 MB'\n",
+        contrib("nextflow/skopos.config").display(),
+        up.at
+    );
+    std::fs::write(folder.join("nextflow.config"), config).expect("written");
+    command.args(["-q", "run", "main.nf"]).current_dir(&folder).stdin(Stdio::null());
+    command.env("NXF_HOME", folder.join("home")).env("NXF_OFFLINE", "true");
+    let ran = command.output().expect("it starts");
+    let said = [ran.stdout, ran.stderr].concat();
+    let text = String::from_utf8_lossy(&said).into_owned();
+    assert!(ran.status.success(), "{text}");
+    // The hub knows no other class.
+    for line in [format!("align {size}"), format!("other {}", 64 << 20)] {
+        assert!(text.contains(&line), "no `{line}` in {text}");
     }
 }
