@@ -136,7 +136,7 @@ fn a_report_is_written_whole_and_never_over_another() {
         text(folder.path()),
         "--",
         "sleep",
-        "0.3",
+        "1",
     ];
     assert!(monitor(&args).status().expect("it starts").success());
     let summary = std::fs::read_to_string(place.join("summary.json")).expect("written");
