@@ -171,9 +171,11 @@ impl Wanted {
     pub fn has_most(&self, kinds: &BTreeMap<String, u64>) -> bool {
         let by_kind = Self { kinds: self.kinds.clone(), ..Self::default() };
         let is_wanted = |(kind, _): &(&String, &u64)| by_kind.kinds.contains(*kind);
-        let wanted: u64 = kinds.iter().filter(is_wanted).map(|(_, count)| count).sum();
-        let (all, share) = (kinds.values().sum::<u64>(), wanted as f64);
-        self.is_all() || *self == by_kind && share >= MOST * all as f64
+        // The numbers are from the list of a segment, which another hub may have written.
+        let add = |sum: u64, count: &u64| sum.saturating_add(*count);
+        let wanted = kinds.iter().filter(is_wanted).map(|(_, count)| count).fold(0, add);
+        let all = kinds.values().fold(0, add);
+        self.is_all() || *self == by_kind && wanted as f64 >= MOST * all as f64
     }
 
     /// Returns true if a record is wanted. Conditions on schemas and times are for measurements alone: other records say what
@@ -233,15 +235,44 @@ impl Jobs {
         let mut left = ids.iter().peekable();
         while left.peek().is_some() && placing.places.after.is_none() {
             let next: Vec<JobId> = left.by_ref().take(LOOKED_UP).cloned().collect();
-            let visible = self.visible(caller, &next)?;
-            for id in visible {
-                if placing.is_full() {
-                    placing.places.after = placing.last.take();
-                    break;
-                }
-                self.place(id, &mut placing)?;
-            }
+            self.place_all(self.visible(caller, &next)?, &mut placing)?;
         }
+        self.placed(placing, whole_for)
+    }
+
+    /// Returns the places of jobs as [`places`](Self::places) does. The caller must have been asked for: see
+    /// [`visible`](Self::visible).
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn places_of(
+        &self,
+        ids: &BTreeSet<JobId>,
+        whole_for: Option<&Wanted>,
+    ) -> Result<Places, AnyError> {
+        let mut placing = Placing::default();
+        self.place_all(ids.iter().cloned(), &mut placing)?;
+        self.placed(placing, whole_for)
+    }
+
+    /// Adds the places of jobs that the caller may read, as long as there is room.
+    fn place_all(
+        &self,
+        ids: impl IntoIterator<Item = JobId>,
+        placing: &mut Placing,
+    ) -> Result<(), AnyError> {
+        for id in ids {
+            if placing.is_full() {
+                placing.places.after = placing.last.take();
+                break;
+            }
+            self.place(id, placing)?;
+        }
+        Ok(())
+    }
+
+    /// Makes portions of the places of jobs.
+    fn placed(&self, placing: Placing, whole_for: Option<&Wanted>) -> Result<Places, AnyError> {
         let Placing { mut places, sealed, open, .. } = placing;
         let mut portions = Vec::new();
         for (segment, of) in sealed {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use skopos_access::{Caller, Role, User};
 use skopos_model::Timestamp;
 use skopos_model::job::{JobId, JobRecord, Kind};
+use skopos_store::jobs::catalogue::MAX_LOOKED_UP;
 use skopos_store::jobs::{Change, IntakeLimits, JobEntry, JobPart, RecordSum, StoredRecord};
 
 use super::columns::records_of;
@@ -180,6 +181,7 @@ fn the_names_of_sealed_jobs_in_an_answer_are_bounded() {
     let (mut shown, mut answers) = (Vec::new(), 0);
     loop {
         let places = jobs.places(&Caller::Owner, &left, None).expect("found");
+        assert_eq!(jobs.places_of(&left, None).expect("found"), places);
         answers += 1;
         let of_answer: Vec<String> = places
             .portions
@@ -231,5 +233,18 @@ fn jobs_that_are_looked_up_together_are_those_that_a_caller_reads_one_by_one() {
             let entry = jobs.entry(&caller, job).expect("readable");
             assert_eq!(entry.is_some(), visible.contains(job), "{caller:?} {job}");
         }
+    }
+    // More than the catalogue takes at once.
+    let many = vec![id("4"); MAX_LOOKED_UP + 1];
+    assert_eq!(jobs.visible(&Caller::Owner, &many).expect("readable"), [id("4")].into());
+}
+
+#[test]
+fn numbers_of_records_that_another_hub_invents_do_not_overflow() {
+    let kinds = ["end", "sample"].map(|kind| (kind.to_owned(), u64::MAX)).into();
+    for of in [&["sample"][..], &["end", "sample"], &["start"]] {
+        let wanted = of.iter().map(|kind| (*kind).to_owned()).collect();
+        let wanted = Wanted { kinds: wanted, ..Wanted::default() };
+        assert_eq!(wanted.has_most(&kinds), of != ["start"], "{of:?}");
     }
 }

@@ -281,7 +281,8 @@ impl Jobs {
         Ok(known.filter(|entry| visible.shows(entry.user(), entry.project())))
     }
 
-    /// Returns those of some jobs that the caller may read. A job that does not exist is one that the caller may not read.
+    /// Returns those of some jobs that the caller may read. A job that does not exist is one that the caller may not read. The
+    /// catalogue is asked for all of them together; of a copy each job is looked up on its own.
     ///
     /// # Errors
     /// The catalogue cannot be read.
@@ -314,25 +315,24 @@ impl Jobs {
                 }
             }
         }
-        if finished.is_empty() {
-            // The catalogue may be away.
-            return Ok(visible);
-        }
-        match self.shared.catalogue.visible(&visibility, &self.shared.site, &finished) {
-            Ok(found) => visible.extend(found),
-            // The segments tell, as long as the catalogue is away.
-            Err(e) if is_away(&e) => {
-                for id in finished {
-                    match self.shared.sealed_entry(&id) {
-                        Ok(entry) if entry.as_ref().is_some_and(shows) => {
-                            visible.insert(id);
+        // Without such jobs the catalogue is not asked: it may be away.
+        for ids in finished.chunks(catalogue::MAX_LOOKED_UP) {
+            match self.shared.catalogue.visible(&visibility, &self.shared.site, ids) {
+                Ok(found) => visible.extend(found),
+                // The segments tell, as long as the catalogue is away.
+                Err(e) if is_away(&e) => {
+                    for id in ids {
+                        match self.shared.sealed_entry(id) {
+                            Ok(entry) if entry.as_ref().is_some_and(shows) => {
+                                visible.insert(id.clone());
+                            }
+                            Ok(_) => {}
+                            Err(_) => return Err(e),
                         }
-                        Ok(_) => {}
-                        Err(_) => return Err(e),
                     }
                 }
+                Err(e) => return Err(e),
             }
-            Err(e) => return Err(e),
         }
         Ok(visible)
     }

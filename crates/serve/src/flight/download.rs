@@ -662,35 +662,31 @@ struct Found {
 }
 
 /// Returns the places of jobs in each source, and the last of these jobs if others follow. A job that several sources have is
-/// one of the first of them.
+/// one of the first of them. Each source is asked once whether the caller may read a job.
 fn places_in(
     sources: &[Arc<Jobs>],
     caller: &Caller,
     ids: &BTreeSet<JobId>,
     whole_for: Option<&Wanted>,
 ) -> Result<Found, AnyError> {
-    let mut left = ids.clone();
+    if let [jobs] = sources {
+        let places = jobs.places(caller, ids, whole_for)?;
+        let after = places.after.clone();
+        return Ok(Found { places: vec![(jobs.clone(), places)], after });
+    }
+    let mut left: Vec<JobId> = ids.iter().cloned().collect();
     let mut of_sources = Vec::new();
-    for (at, jobs) in sources.iter().enumerate() {
-        let mut own = std::mem::take(&mut left);
-        if at + 1 < sources.len() {
-            let all: Vec<JobId> = own.iter().cloned().collect();
-            let visible = jobs.visible(caller, &all)?;
-            left = own.difference(&visible).cloned().collect();
-            own = visible;
-        }
-        of_sources.push((jobs.clone(), own));
+    for jobs in sources {
+        let visible = jobs.visible(caller, &left)?;
+        left.retain(|id| !visible.contains(id));
+        of_sources.push((jobs.clone(), visible));
     }
     let places = |of: &[(Arc<Jobs>, BTreeSet<JobId>)]| -> Result<Vec<_>, AnyError> {
-        let each =
-            of.iter().map(|(jobs, ids)| Ok((jobs.clone(), jobs.places(caller, ids, whole_for)?)));
-        each.collect()
+        of.iter().map(|(jobs, ids)| Ok((jobs.clone(), jobs.places_of(ids, whole_for)?))).collect()
     };
     let all = places(&of_sources)?;
     let after = all.iter().filter_map(|(_, places)| places.after.clone()).min();
-    let Some(last) = after.clone().filter(|_| sources.len() > 1) else {
-        return Ok(Found { places: all, after });
-    };
+    let Some(last) = after.clone() else { return Ok(Found { places: all, after }) };
     // The answer has no job after that one, whatever its source.
     for (_, ids) in &mut of_sources {
         ids.retain(|id| *id <= last);

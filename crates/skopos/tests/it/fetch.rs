@@ -1,7 +1,10 @@
 //! `skopos job fetch`: downloads from one hub and from two, by each caller, and of files that were damaged.
 
 use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use serde_json::{Value as Json, json};
 use skopos_hub::client::{reach, store_jobs};
@@ -553,4 +556,116 @@ fn a_damaged_segment_does_not_keep_its_whole_jobs() {
     assert_eq!((code, &document["missing"][0]["jobs"]), (1, &json!(["1"])), "{document}");
     assert_eq!([records(&site, "1"), records(&site, "2")], [0, 40_002], "{document}");
     assert_eq!(fs::read_dir(site.join("arriving")).expect("a folder").count(), 0);
+}
+
+/// A part without a wanted record is not progress: with a damaged one beside it, the verb would never end.
+#[test]
+fn a_download_ends_although_a_part_has_no_record_of_the_kind_and_another_is_damaged() {
+    let mut unended = part("1", "ann", 5);
+    unended.records.pop();
+    let hub = hub_of(&[&[unended], &[part("2", "ann", 5)]], free_port());
+    let has_2 = |path: &PathBuf| {
+        let segment = Segment::open(path).expect("a segment");
+        segment.parts().iter().any(|part| part.id.job() == "2")
+    };
+    let path = segments(&hub.path().join("state/jobs/lts")).into_iter().find(has_2);
+    let path = path.expect("the segment of job 2");
+    let mut bytes = fs::read(&path).expect("readable");
+    bytes[100] ^= 4;
+    fs::write(&path, bytes).expect("ours");
+    let out = hub.path().join("out");
+    let out = out.to_str().expect("text");
+    let all = ["job", "fetch", "--json", "1", "2", "--kind", "end", "--out", out];
+    let (code, document) = fetched(&hub.run(&all));
+    assert_eq!((code, &document["missing"][0]["jobs"]), (1, &json!(["2"])), "{document}");
+    // The part of job 1 was asked for once, although it has none of these records.
+    let sql = "SELECT count(*) AS n FROM job_reads \
+               WHERE question = 'download' AND outcome = 'granted'";
+    assert_eq!(hub.run(&["sql", "--json", sql]).json()["rows"][0]["n"], 1);
+}
+
+/// Starts a relay to a port. It passes on what `alter` makes of a client's bytes, or else ends the connection. Returns its port.
+fn relay(port: u16, alter: fn(&[u8]) -> Option<Vec<u8>>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let own = listener.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut hub = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+            let clone = |stream: &TcpStream| stream.try_clone().expect("a socket");
+            let (mut from_hub, mut to_client) = (clone(&hub), clone(&client));
+            thread::spawn(move || {
+                let _ = io::copy(&mut from_hub, &mut to_client);
+                let _ = to_client.shutdown(Shutdown::Both);
+            });
+            thread::spawn(move || {
+                let mut bytes = vec![0; 64 << 10];
+                while let Ok(read @ 1..) = client.read(&mut bytes) {
+                    match alter(&bytes[..read]) {
+                        Some(altered) if hub.write_all(&altered).is_ok() => {}
+                        _ => break,
+                    }
+                }
+                let _ = hub.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    own
+}
+
+fn place_of(bytes: &[u8], word: &[u8]) -> Option<usize> {
+    bytes.windows(word.len()).position(|window| window == word)
+}
+
+/// The second question to the first hub never gets an answer, although the first one does each time.
+#[test]
+fn another_hub_of_the_site_is_asked_for_what_the_first_one_cannot_answer() {
+    let port = free_port();
+    let hub = hub_of(&[&[part("1", "ann", 5)], &[part("2", "ann", 7)]], port);
+    let poor = relay(port, |bytes| {
+        let asks_for_2 = place_of(bytes, br#""job":"2""#).is_some();
+        (!asks_for_2).then(|| bytes.to_vec())
+    });
+    let hubs = [poor, port].map(|port| format!("grpc://127.0.0.1:{port}"));
+    let out = hub.path().join("out");
+    let mut all = vec!["job", "fetch", "--json", "--out", out.to_str().expect("text")];
+    all.extend(["--hub", &hubs[0], "--hub", &hubs[1]]);
+    // A question has at most 500 ids.
+    all.extend(["1"; 500]);
+    all.push("2");
+    let (code, document) = fetched(&hub.run(&all));
+    assert_eq!((code, &document["fetched_parts"]), (0, &json!(2)), "{document}");
+    assert_eq!(["1", "2"].map(|job| records(&out.join("default"), job)), [7, 9]);
+}
+
+#[test]
+fn a_hub_of_an_earlier_version_is_to_be_updated() {
+    let port = free_port();
+    let hub = hub_of(&[&[part("1", "ann", 5)]], port);
+    // The hub behind it does not know this field.
+    let earlier = relay(port, |bytes| {
+        let mut altered = bytes.to_vec();
+        if let Some(at) = place_of(bytes, b"\"partial\"") {
+            altered[at..at + 9].copy_from_slice(b"\"partiel\"");
+        }
+        Some(altered)
+    });
+    let (url, out) = (format!("grpc://127.0.0.1:{earlier}"), hub.path().join("out"));
+    let out = out.to_str().expect("text");
+    let ran = hub.run(&["job", "fetch", "1", "--hub", &url, "--out", out]);
+    assert!(ran.code == 2 && ran.stderr.contains("hint: update the hub"), "{ran:?}");
+}
+
+#[test]
+fn a_mistake_about_another_site_is_told_before_anything_is_downloaded() {
+    let hub = hub_of(&[&[part("1", "ann", 5)]], free_port());
+    fs::write(hub.path().join("token"), "secret").expect("written");
+    let out = hub.path().join("out");
+    for (file, expected) in [("token", "knows no site \"south\""), ("none", "none cannot be read")]
+    {
+        let named = format!("south={}", hub.path().join(file).display());
+        let all = ["job", "fetch", "1", "--all-sites", "--site-token", &named, "--out"];
+        let ran = hub.run(&[&all[..], &[out.to_str().expect("text")]].concat());
+        assert!(ran.code == 2 && ran.stderr.contains(expected), "{ran:?}");
+        assert!(!out.join("default").exists(), "{expected}");
+    }
 }

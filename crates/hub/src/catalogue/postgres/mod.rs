@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use skopos_model::job::JobId;
-use skopos_store::jobs::catalogue::Error;
+use skopos_store::jobs::catalogue::{Error, check_looked_up};
 use skopos_store::jobs::{
     Applied, Catalogue, Change, Filter, JobEntry, JobRow, Page, PageRequest, Visibility,
 };
@@ -93,6 +93,7 @@ impl Catalogue for PostgresCatalogue {
         site: &str,
         ids: &[JobId],
     ) -> Result<BTreeSet<JobId>, Error> {
+        check_looked_up(ids)?;
         self.pool.run(async |c| read::visible(c, (visibility, site), ids).await)
     }
 

@@ -18,6 +18,19 @@ pub const MAX_CHANGE: usize = 10_000;
 /// The most names of one answer of [`Catalogue::segments`].
 pub const MAX_SEGMENTS: usize = 10_000;
 
+/// The most jobs of one question of [`Catalogue::visible`]: more than an answer about the places of jobs has. The names of this
+/// many are at most some megabytes of parameters.
+pub const MAX_LOOKED_UP: usize = 10_000;
+
+/// Checks the number of jobs that are looked up together.
+///
+/// # Errors
+/// There are more than [`MAX_LOOKED_UP`].
+pub fn check_looked_up(ids: &[JobId]) -> Result<(), Error> {
+    let (what, count, most) = ("jobs to look up", ids.len(), MAX_LOOKED_UP);
+    if count > most { Err(Error::Large { what, count, most }) } else { Ok(()) }
+}
+
 /// A job of a site.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey {
@@ -81,11 +94,11 @@ pub trait Catalogue: Send + Sync {
     /// The filter is out of bounds, or the database cannot be read.
     fn count(&self, filter: &Filter) -> Result<u64, Error>;
 
-    /// Returns those of some jobs of a site that exist and may be seen. No entry is read, so this costs a small part of as many
-    /// calls of [`get`](Self::get).
+    /// Returns those of some jobs of a site, at most [`MAX_LOOKED_UP`], that exist and may be seen. No entry is read, so this
+    /// costs a small part of as many calls of [`get`](Self::get).
     ///
     /// # Errors
-    /// The database cannot be read.
+    /// There are too many jobs, or the database cannot be read.
     fn visible(
         &self,
         visibility: &Visibility,

@@ -30,8 +30,8 @@ pub enum Error {
     /// The question is out of bounds.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// A change is too large.
-    #[error("a change has {count} {what}; at most {most} are allowed")]
+    /// A change, or a list of jobs that are looked up together, is too large.
+    #[error("there are {count} {what} at once; at most {most} are allowed")]
     Large {
         /// Kind of the items.
         what: &'static str,

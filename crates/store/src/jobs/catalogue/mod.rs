@@ -28,7 +28,9 @@ mod sqlite;
 #[doc(hidden)]
 pub mod conformance;
 
-pub use contract::{Applied, Catalogue, Change, JobKey, MAX_CHANGE, MAX_SEGMENTS};
+pub use contract::{
+    Applied, Catalogue, Change, JobKey, MAX_CHANGE, MAX_LOOKED_UP, MAX_SEGMENTS, check_looked_up,
+};
 pub use error::Error;
 pub use filter::{Amount, Filter, FilterError, MAX_CONDITIONS, MAX_LED, ResourceRange, Visibility};
 pub use numbers::Numbers;

@@ -55,7 +55,7 @@ struct Fetched {
 
 pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure> {
     let began = Instant::now();
-    let addresses = addresses_of(global, args)?;
+    let mut addresses = addresses_of(global, args)?;
     let records = skopos_hub::jobs::Wanted {
         kinds: args.kind.iter().cloned().collect(),
         schemas: args.schema.iter().cloned().collect(),
@@ -95,6 +95,7 @@ pub(crate) fn run(global: &Global, args: &FetchArgs) -> Result<ExitCode, Failure
         if !done.is_worth_another_round && !found.is_cut {
             break;
         }
+        addresses.rotate_left(found.next);
         (idle, round) = (if done.is_ahead { 0 } else { idle + 1 }, round + 1);
     }
     fetched.missing.sort();

@@ -31,6 +31,8 @@ pub(super) struct Found {
     pub(super) jobs: u64,
     /// True if a hub stopped in the midst of its answers. The others can be asked for again.
     pub(super) is_cut: bool,
+    /// The place of the address that is asked first in the next round: the one after a hub of the user's site that stopped.
+    pub(super) next: usize,
     /// The jobs, if the user typed ids.
     named: BTreeSet<(String, u32)>,
 }
@@ -58,25 +60,19 @@ pub(super) fn ask(
     visit: &mut Visit<'_>,
 ) -> Result<Found, Failure> {
     let commands = commands(args, records, segments);
+    let of_sites = of_sites(args)?;
     let mut asking = Asking { commands: &commands, args, visit, found: Found::default() };
     let (address, others) = asking.first(addresses)?;
     if args.all_sites {
-        let named = args.site_token.iter().chain(&args.site_authority);
-        if let Some(unknown) = named.map(|of| &of.site).find(|site| !others.contains_key(*site)) {
-            let known: Vec<&str> = others.keys().map(String::as_str).collect();
-            return Err(Failure::new(format!("the hub knows no site {unknown:?}"))
-                .hint(format!("sites that it knows: {}", known.join(", "))));
-        }
         for (site, url) in others {
             if asking.found.sites.contains(&site) {
                 continue;
             }
-            let of = |files: &[OfSiteFile]| {
-                files.iter().find(|of| of.site == site).map(|of| of.file.clone())
-            };
-            let (authority, token) = (of(&args.site_authority), of(&args.site_token));
-            let there = address.elsewhere(&url);
-            let there = there.with_files(authority.as_deref(), token.as_deref())?;
+            let mut there = address.elsewhere(&url);
+            if let Some(of) = of_sites.get(site.as_str()) {
+                there.authority = of.authority.clone().or(there.authority);
+                there.token = of.token.clone();
+            }
             match asking.one(&there, &[]) {
                 Err(FetchError::Local(e)) => return Err(e),
                 Err(e) => {
@@ -90,6 +86,37 @@ pub(super) fn ask(
     let mut found = asking.found;
     found.missing.extend(unknown(&args.ids, &found.named));
     Ok(found)
+}
+
+/// Reads the tokens and certificates that the user named for other sites: a mistake is told before anything is downloaded.
+fn of_sites(args: &FetchArgs) -> Result<BTreeMap<&str, HubAddress>, Failure> {
+    let mut sites = BTreeMap::new();
+    for OfSiteFile { site, .. } in args.site_token.iter().chain(&args.site_authority) {
+        let of = |files: &[OfSiteFile]| {
+            files.iter().find(|of| of.site == *site).map(|of| of.file.clone())
+        };
+        let (authority, token) = (of(&args.site_authority), of(&args.site_token));
+        let address = HubAddress::new("", authority.as_deref(), token.as_deref())?;
+        sites.insert(site.as_str(), address);
+    }
+    Ok(sites)
+}
+
+/// Refuses files for a site that the hub does not know.
+fn check_sites(args: &FetchArgs, known: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let mut named = args.site_token.iter().chain(&args.site_authority).map(|of| &of.site);
+    let Some(unknown) = named.find(|site| !known.contains_key(*site)) else { return Ok(()) };
+    let known: Vec<&str> = known.keys().map(String::as_str).collect();
+    Err(Failure::new(format!("the hub knows no site {unknown:?}"))
+        .hint(format!("sites that it knows: {}", known.join(", "))))
+}
+
+/// Advises what to do about a hub that does not know a field of the command.
+fn advised(failure: Failure) -> Failure {
+    if failure.message().contains("is not one about jobs: unknown field") {
+        return failure.hint("update the hub: it is of an earlier version than this program");
+    }
+    failure
 }
 
 /// Returns the commands that ask for the jobs which the user named.
@@ -139,9 +166,14 @@ impl Asking<'_, '_> {
         addresses: &'h [HubAddress],
     ) -> Result<(&'h HubAddress, BTreeMap<String, String>), Failure> {
         let mut failure = None;
-        for address in addresses {
+        for (at, address) in addresses.iter().enumerate() {
             match self.one(address, addresses) {
-                Ok(others) => return Ok((address, others)),
+                Ok(others) => {
+                    if self.found.is_cut {
+                        self.found.next = at + 1;
+                    }
+                    return Ok((address, others));
+                }
                 Err(FetchError::Local(e)) => return Err(e),
                 Err(e) => failure = failure.or(Some(e.into_failure())),
             }
@@ -192,8 +224,12 @@ impl Asking<'_, '_> {
                 let places = hub.places(&command);
                 // Also a token that cannot be sent: it belongs to this hub, and another hub may answer.
                 let (metadata, endpoints) =
-                    places.map_err(|e| FetchError::Failed(e.into_failure()))?;
+                    places.map_err(|e| FetchError::Failed(advised(e.into_failure())))?;
                 answered.others = metadata.sites;
+                if self.found.sites.is_empty() && answered.site.is_none() {
+                    // It is the first answer of all, and nothing is downloaded yet.
+                    check_sites(self.args, &answered.others).map_err(FetchError::Local)?;
+                }
                 if self.found.sites.contains(&metadata.site) {
                     // Another hub has answered for this site.
                     return Ok(());

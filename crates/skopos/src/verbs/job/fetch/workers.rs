@@ -136,7 +136,7 @@ fn work(tasks: &Tasks, done: &Mutex<Done>) -> Result<(), Failure> {
                 done.parts += parts;
                 done.records += records;
                 done.bytes += bytes;
-                done.is_ahead |= task.endpoint.metadata.sealed;
+                done.is_ahead |= task.endpoint.metadata.sealed && parts > 0;
             }
             Err(FetchError::Local(e)) => {
                 // The others stop too: the disk is full, most often.
@@ -235,6 +235,10 @@ fn fetch_from(
                 return Err(FetchError::Failed(Failure::new(text)));
             }
             let parts = files.finish().map_err(FetchError::Local)?;
+            if task.endpoint.metadata.sealed {
+                // A part without a wanted record is not asked for again, either.
+                folder.add(task.parts());
+            }
             Ok((parts, sum.records(), sum.bytes()))
         }
         Err(e) => {

@@ -5,7 +5,7 @@ use skopos_model::job::{JobId, JobStart, JobState, MAX_FIELD_BYTES, MAX_JOB_ID_B
 use skopos_model::task::{ExitType, RESOURCES};
 
 use super::super::super::entry::{Dated, JobEntry};
-use super::super::contract::{Catalogue, Change};
+use super::super::contract::{Catalogue, Change, MAX_LOOKED_UP};
 use super::super::error::Error;
 use super::super::filter::{
     Amount, Filter, FilterError, MAX_CONDITIONS, ResourceRange, Visibility,
@@ -192,6 +192,11 @@ pub(super) fn a_job_that_is_not_visible_is_neither_found_nor_counted(open: Open<
             assert_eq!(count(by_project) > 0, is_visible && job.user().is_some());
         }
     }
+    let many = vec![jobs[0].id.clone(); MAX_LOOKED_UP + 1];
+    let ask = |ids: &[JobId]| catalogue.visible(&Visibility::Everything, &jobs[0].site, ids);
+    assert_eq!(ask(&many[1..]).expect("as many as are allowed").len(), 1);
+    let refused = ask(&many);
+    assert!(matches!(refused, Err(Error::Large { .. })), "{refused:?}");
 }
 
 pub(super) fn odd_texts_are_kept_and_found(open: Open<'_>) {

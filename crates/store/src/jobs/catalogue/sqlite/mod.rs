@@ -23,7 +23,7 @@ use std::path::Path;
 use skopos_model::job::JobId;
 
 use super::super::entry::JobEntry;
-use super::contract::{Applied, Catalogue, Change};
+use super::contract::{Applied, Catalogue, Change, check_looked_up};
 use super::error::Error;
 use super::filter::{Filter, Visibility};
 use super::page::{Page, PageRequest};
@@ -78,6 +78,7 @@ impl Catalogue for SqliteCatalogue {
         site: &str,
         ids: &[JobId],
     ) -> Result<BTreeSet<JobId>, Error> {
+        check_looked_up(ids)?;
         self.pool.read(|c| read::visible(self.pool.place(), c, (visibility, site), ids))
     }
 
