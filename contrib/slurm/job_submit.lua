@@ -3,7 +3,7 @@
 --
 -- A job that requests no memory gets the proposal; a job that requests some keeps it, and its user is told if the proposal is
 -- far below. slurmctld waits while this runs, so the question is bounded by `timeout`, and after a failure no further one is
--- asked for `pause`. Without an answer every job has what its user requested.
+-- asked for `pause`; after a status 503, none about this name and user. Without an answer every job has what its user requested.
 
 local hub = os.getenv("SKOPOS_HUB") or "http://127.0.0.1:7470"
 -- File with a line `Authorization: Bearer TOKEN`, which is not in the list of processes. Empty for a hub of slurmctld's user.
@@ -11,10 +11,13 @@ local hub = os.getenv("SKOPOS_HUB") or "http://127.0.0.1:7470"
 local header_file = os.getenv("SKOPOS_HEADER_FILE") or ""
 local timeout = 0.3      -- seconds
 local pause = 60         -- seconds
+local max_asleep = 1000  -- names and users that are not asked about; at one more, all are forgotten
 local max_risk = "0.05"  -- share of the jobs that may need more
 local headroom = 1.10    -- of the memory beyond the proposal
 
 local asleep_until = 0
+-- The same for a name and user, and the number of these.
+local class_asleep_until, asleep = {}, 0
 
 -- Returns the word for a shell, or nil if it is not a plain name. Users choose names of jobs, so only these go on.
 local function plain(text)
@@ -34,7 +37,8 @@ end
 
 -- Returns the proposed megabytes for a class of a user, or nil.
 local function propose(class, user)
-  if os.time() < asleep_until then
+  local key = class .. "/" .. (user or "")
+  if os.time() < math.max(asleep_until, class_asleep_until[key] or 0) then
     return nil
   end
   if header_file ~= "" and not hides_token(hub) then
@@ -47,7 +51,8 @@ local function propose(class, user)
     url = url .. "&user=" .. user
   end
   local header = header_file ~= "" and (" --header @" .. header_file) or ""
-  local command = "curl --silent --max-time " .. timeout .. header .. " --write-out '\\n%{http_code}' '" .. url .. "' 2>/dev/null"
+  -- A proxy would see the token.
+  local command = "curl --silent --noproxy '*' --max-time " .. timeout .. header .. " --write-out '\\n%{http_code}' '" .. url .. "' 2>/dev/null"
   local pipe = io.popen(command)
   if not pipe then
     return nil
@@ -55,6 +60,18 @@ local function propose(class, user)
   local answer = pipe:read("*a") or ""
   pipe:close()
   local status = tonumber(answer:match("(%d+)%s*$")) or 0
+  if status == 503 then
+    -- The hub has no record of this class in the jobs that it could read. It may have records of others.
+    if asleep == max_asleep then
+      class_asleep_until, asleep = {}, 0
+    end
+    if not class_asleep_until[key] then
+      asleep = asleep + 1
+    end
+    class_asleep_until[key] = os.time() + pause
+    slurm.log_info("skopos: no proposal for %s (status 503), the next question about it in %d s", class, pause)
+    return nil
+  end
   if status ~= 200 and status ~= 404 then
     asleep_until = os.time() + pause
     slurm.log_info("skopos: no proposal (status %d), the next question in %d s", status, pause)

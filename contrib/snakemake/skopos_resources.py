@@ -30,6 +30,9 @@ _MIB = 1 << 20
 
 _known = {}
 
+# A proxy would see the token.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
 
 def estimate(name, resource="memory", max_risk=0.05):
     """Returns the proposal for a class as a dict, or None. The hub is asked once for each class and process."""
@@ -75,7 +78,7 @@ def _ask(parameters):
             with open(token_file, encoding="ascii") as file:
                 # Not sent on to the place that a redirect names.
                 request.add_unredirected_header("Authorization", f"Bearer {file.read(8192).strip()}")
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+        with _opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
             proposal = json.loads(answer.read(_MAX_ANSWER_BYTES))
         numbers = [float(proposal[name]) for name in ("allocation", "maximum")]
         return proposal if all(math.isfinite(n) and n > 0 for n in numbers) else None

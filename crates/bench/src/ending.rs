@@ -91,7 +91,11 @@ fn ignored() -> u64 {
 /// # Errors
 /// A signal ends the program.
 pub(crate) fn check() -> io::Result<()> {
-    match SIGNAL.load(Ordering::Relaxed) {
+    not_ended(&SIGNAL)
+}
+
+fn not_ended(signal: &AtomicUsize) -> io::Result<()> {
+    match signal.load(Ordering::Relaxed) {
         0 => Ok(()),
         signal => Err(io::Error::other(format!("signal {signal} ends the benchmark"))),
     }
@@ -102,10 +106,18 @@ pub(crate) fn check() -> io::Result<()> {
 /// # Errors
 /// A signal ends the program; the errors of [`Topology::parse`] and [`Lab::up`].
 pub(crate) fn lab(text: &str) -> io::Result<Lab> {
-    check()?;
     let topology = Topology::parse(text).map_err(io::Error::other)?;
-    unpoisoned(LABS.lock()).push(topology.name.clone());
+    note(&topology.name, &LABS, &SIGNAL)?;
     Lab::up(topology).map_err(io::Error::other)
+}
+
+/// Adds the name of a lab. The look at the signal is under the lock: a thread that ends the program has the name, or this one
+/// sees the signal.
+fn note(name: &str, labs: &Mutex<Vec<String>>, signal: &AtomicUsize) -> io::Result<()> {
+    let mut labs = unpoisoned(labs.lock());
+    not_ended(signal)?;
+    labs.push(name.to_owned());
+    Ok(())
 }
 
 /// Marks the end of all measuring. Does not return if a signal ends the program.
@@ -200,11 +212,31 @@ mod tests {
 
     use super::*;
 
+    /// Time that only ends a hang.
+    const START_PATIENCE: Duration = Duration::from_secs(180);
+
+    #[test]
+    fn a_lab_is_noted_before_a_signal_or_not_at_all() {
+        let (labs, signal) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+        let noted = thread::scope(|scope| {
+            let held = unpoisoned(labs.lock());
+            let noted = scope.spawn(|| note("late", &labs, &signal));
+            // The thread waits for the lock by then; if it is slow, it sees the signal all the same.
+            thread::sleep(LOOK_EVERY);
+            signal.store(15, Ordering::Relaxed);
+            drop(held);
+            noted.join().expect("no panic")
+        });
+        assert!(noted.is_err() && unpoisoned(labs.lock()).is_empty());
+    }
+
     /// Starts a shell, and waits until it has so many children.
     fn shell(script: &str, count: usize) -> (Child, Pid) {
         let child = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
         let pid = Pid::from_child(&child);
+        let begun = Instant::now();
         while children(pid).len() < count {
+            assert!(begun.elapsed() < START_PATIENCE, "the shell starts no children");
             thread::sleep(LOOK_EVERY);
         }
         (child, pid)

@@ -12,11 +12,21 @@ use skopos_model::unpoisoned;
 /// Most bytes that wait: ten thousand outcomes among three candidates, or a few among a thousand. Further ones are left out.
 pub(super) const MAX_QUEUED_BYTES: u64 = 4 << 20;
 
-/// Time that the end of the agent waits for the texts in all queues. A disk that works writes them in less.
-pub(super) const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time that the end of the agent waits for the texts of a profile. A disk that works writes them in less, but those of all
+/// profiles may be on one disk.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time that the end of the agent waits at most: a service manager waits for ninety seconds.
+const MAX_END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Stack of the thread: texts are on the heap, and a thread that hangs for ever should be cheap.
 const STACK_BYTES: usize = 256 << 10;
+
+/// Returns the time that the end of the agent waits for the texts of so many profiles together.
+pub(super) fn end_timeout(profiles: usize) -> Duration {
+    let profiles = u32::try_from(profiles).unwrap_or(u32::MAX);
+    END_TIMEOUT.saturating_mul(profiles).min(MAX_END_TIMEOUT)
+}
 
 /// A queue of texts with the thread that writes them. The thread ends with the queue.
 pub(super) struct Background {
@@ -142,6 +152,12 @@ mod tests {
             assert!(begun.elapsed() < PATIENCE, "it does not happen");
             thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn profiles_that_share_a_disk_have_more_time_at_the_end_within_a_bound() {
+        let seconds = [0, 1, 3, 16].map(|profiles| end_timeout(profiles).as_secs());
+        assert_eq!(seconds, [0, 1, 3, 5]);
     }
 
     #[test]

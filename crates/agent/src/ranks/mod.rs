@@ -39,7 +39,7 @@ use crate::control::{Answer, MAX_OUTCOMES, OutcomeReport};
 use crate::event::Event;
 use crate::sink::Counts;
 
-use background::END_TIMEOUT;
+use background::end_timeout;
 use profile::RankedProfile;
 use refusal::refused;
 use source::Vertices;
@@ -98,15 +98,15 @@ impl Ranks {
         })
     }
 
-    /// Ends all files, and waits for what they still write, a second at most. Returns an event for each profile of which
-    /// something is not written then. A further call does nothing.
+    /// Ends all files, and waits for what they still write: a second for each profile, and five in all at most. Returns an event
+    /// for each profile of which something is not written then. A further call does nothing.
     pub(crate) fn end(&mut self) -> Vec<Event> {
         if std::mem::replace(&mut self.is_ended, true) {
             return Vec::new();
         }
         // All of them write side by side.
         self.profiles.iter_mut().for_each(RankedProfile::close);
-        let until = Instant::now() + END_TIMEOUT;
+        let until = Instant::now() + end_timeout(self.profiles.len());
         self.profiles.iter().filter_map(|profile| profile.end(until)).collect()
     }
 

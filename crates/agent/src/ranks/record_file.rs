@@ -102,8 +102,12 @@ impl RecordFile {
             // The error of the write counts; the next file removes the rest.
             let _ = fs::remove_file(&new);
         })?;
+        let present_bytes = match fs::metadata(&self.path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
+            found => found?.len(),
+        };
         // A program that moves full files away can leave an empty one.
-        if fs::metadata(&self.path).is_ok_and(|present| present.len() > 0) {
+        if present_bytes > 0 {
             or_missing(fs::rename(&self.path, self.beside(".1")))?;
         }
         fs::rename(&new, &self.path)?;
@@ -287,6 +291,15 @@ mod tests {
         OpenOptions::new().write(true).truncate(true).open(world.path("r")).expect("there");
         assert!(world.append(5));
         world.check(&[5], &[2, 3]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_looked_at_is_not_replaced() {
+        let world = World::new();
+        // A link to itself stands for a file system that fails.
+        std::os::unix::fs::symlink("r", world.path("r")).expect("made");
+        assert!(world.file.rotate(&line(0)).is_err());
+        assert!(fs::symlink_metadata(world.path("r")).is_ok_and(|found| found.is_symlink()));
     }
 
     #[test]

@@ -112,7 +112,8 @@ impl Queue {
         drop(waiting);
         self.changed.notify_all();
         if let Some(Job { rule, event }) = dropped {
-            let why = format!("{MAX_WAITING} actions wait already, most of them of this rule");
+            let why =
+                format!("{MAX_WAITING} actions wait already, of which this rule has the most");
             self.note(&rule, &event, &Outcome::Failed(why), 0);
         }
     }

@@ -1,8 +1,10 @@
 //! Sizes for schedulers: the hub's answer by HTTP, and the hooks in `contrib` that ask for it.
 
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use serde_json::Value as Json;
 
@@ -97,6 +99,11 @@ fn lua() -> Option<&'static str> {
     lua.filter(|_| curl.is_some())
 }
 
+/// Sets a proxy, as login nodes have one. It cannot be reached, and a hook that asks it reaches no hub.
+fn set_proxy(command: &mut Command) {
+    command.env("http_proxy", "http://127.0.0.1:1").env_remove("no_proxy").env_remove("NO_PROXY");
+}
+
 /// Submits jobs to the plugin in a folder, and returns what became of each. `header` is its file with a token.
 fn submit(lua: &str, folder: &Path, hub: &str, header: Option<&Path>) -> Vec<String> {
     let script = folder.join("submit.lua");
@@ -104,6 +111,7 @@ fn submit(lua: &str, folder: &Path, hub: &str, header: Option<&Path>) -> Vec<Str
     let mut command = Command::new(lua);
     command.arg(&script).arg(contrib("slurm/job_submit.lua")).arg(folder.join("trap"));
     command.env("SKOPOS_HUB", hub).env_remove("SKOPOS_HEADER_FILE");
+    set_proxy(&mut command);
     command.envs(header.map(|file| ("SKOPOS_HEADER_FILE", file)));
     let ran = command.output().expect("lua");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -129,6 +137,42 @@ fn a_job_of_slurm_gets_a_size_and_without_a_hub_what_its_user_requested() {
     assert_eq!(lines, ["none|", "1000|", "150|", "none|", "none|", "none|", by_cpu, "none|"]);
 }
 
+/// Answers the first question with 503, and others with a proposal. Returns the first lines of all, when a connection has none.
+fn answers_after_a_refusal(hub: &TcpListener) -> Vec<String> {
+    let mut asked = Vec::new();
+    for stream in hub.incoming() {
+        let mut stream = stream.expect("a connection");
+        let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+        let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        let Some(first) = lines.into_iter().next() else { break };
+        let (status, body) = match asked.is_empty() {
+            true => ("503 Service Unavailable", r#"{"error":"these lack a copy"}"#),
+            false => ("200 OK", r#"{"allocation":104857600.0}"#),
+        };
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len());
+        let answer = format!("{head}Connection: close\r\n\r\n{body}");
+        stream.write_all(answer.as_bytes()).expect("answered");
+        asked.push(first);
+    }
+    asked
+}
+
+#[test]
+fn a_class_without_a_record_while_a_copy_is_away_does_not_silence_others() {
+    let Some(lua) = lua() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let hub = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = hub.local_addr().expect("bound");
+    let asked = thread::spawn(move || answers_after_a_refusal(&hub));
+    let lines = submit(lua, folder.path(), &format!("http://{at}"), None);
+    drop(TcpStream::connect(at).expect("it listens"));
+    let asked = asked.join().expect("no panic");
+    assert_eq!(asked.len(), 2, "the other jobs of the first class wait: {asked:?}");
+    assert!(asked[1].contains("class=other"), "{asked:?}");
+    let size = (104_857_600.0_f64 * 1.1 / 1_048_576.0).ceil();
+    assert_eq!((&*lines[0], &*lines[3]), ("none|", &*format!("{size}|told")));
+}
+
 /// Returns true if `ask` connects to the hub at its URL, which has this host. The hub does not answer.
 fn connects(host: &str, ask: impl FnOnce(&str)) -> bool {
     let hub = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -146,6 +190,7 @@ fn a_token_is_not_sent_in_clear_text_to_a_name() {
     let python = |hub: &str| {
         let mut command = Command::new("python3");
         command.args(["-B", "-c", PYTHON]).arg(contrib("snakemake"));
+        set_proxy(&mut command);
         let ran = command.env("SKOPOS_HUB", hub).env("SKOPOS_TOKEN_FILE", &token).output();
         let ran = ran.expect("python3");
         assert_eq!(String::from_utf8_lossy(&ran.stdout), "4000 8000 16000\n", "{ran:?}");

@@ -30,9 +30,11 @@ pub(super) struct Estimate {
     access_seconds: f64,
     /// Share of the tier that other programs use.
     others: Option<f64>,
-    /// Its mean over the last polls.
+    /// Its mean over the polls that decisions saw.
     mean_others: Option<f64>,
     queued_bytes: u64,
+    /// Bytes of writes that have not begun.
+    chosen_bytes: u64,
     pub(super) awaited_bytes: u64,
     /// Bytes that can be written, as far as is known.
     pub(super) room_bytes: u64,
@@ -104,6 +106,7 @@ fn one(tier: &Tier, mean: &mut Mean, refused: &mut u64) -> Estimate {
         others: others.map(|share| share.clamp(0.0, MAX_OTHERS)),
         mean_others: mean_others.map(|share| share.clamp(0.0, MAX_OTHERS)),
         queued_bytes: own.queued_bytes,
+        chosen_bytes: own.chosen_bytes,
         awaited_bytes: own.awaited_bytes,
         room_bytes: seen.map_or(own.room_bytes, |seen| seen.min(own.room_bytes)),
         evictable_bytes: own.evictable_bytes,
@@ -114,10 +117,11 @@ fn one(tier: &Tier, mean: &mut Mean, refused: &mut u64) -> Estimate {
 }
 
 impl Estimate {
-    /// Returns the expected seconds of a write behind the transfers in flight; `None` if the speed is unknown.
+    /// Returns the expected seconds of a write behind the transfers in flight and the writes that are about to begin; `None` if
+    /// the speed is unknown.
     pub(super) fn write_seconds(&self, bytes: u64) -> Option<f64> {
         let left = 1.0 - self.others.unwrap_or(0.0);
-        let bytes = bytes.saturating_add(self.queued_bytes);
+        let bytes = bytes.saturating_add(self.queued_bytes).saturating_add(self.chosen_bytes);
         Some(self.seconds(bytes, self.write_bytes_per_second?) / left)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! # Rules
 //! - The expected time of a transfer is that of the bytes in flight and its own, at the calibrated speed, over the share of
-//!   the device that other programs leave. To a read they leave half at least.
+//!   the device that other programs leave. To a read they leave half at least. A write also waits for those that are about to
+//!   begin; a read does not, because they may wait for room.
 //! - A tier has room if its remaining capacity, less the own bytes that telemetry has not seen yet, is enough. If the
 //!   remaining capacity is unknown, the own count of bytes decides.
 //! - A sick device, and one that is good for fewer copies than the file needs, is used only if no other has room.

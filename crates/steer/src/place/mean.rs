@@ -6,7 +6,8 @@ use std::time::Duration;
 /// is read about as much later, when the load of now may be gone.
 pub const FADES_IN: Duration = Duration::from_secs(1);
 
-/// The mean of a load over polls, of which older ones weigh less.
+/// The mean of a load over the polls that decisions saw, of which older ones weigh less. After a pause of seconds without a
+/// decision it is the load of one poll.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mean {
     /// The end of the window of the last poll, and the mean.

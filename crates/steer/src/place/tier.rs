@@ -63,8 +63,10 @@ pub struct Own {
     pub evictable_bytes: u64,
     /// Bytes of cached copies on the tier that readers are known to want. Their reads are to come.
     pub awaited_bytes: u64,
-    /// Bytes of transfers in flight and of writes that are about to begin, which a new transfer shares the tier with.
+    /// Bytes of transfers in flight, which a new transfer shares the tier with.
     pub queued_bytes: u64,
+    /// Bytes of writes for which the tier is chosen, and which have not begun: they may wait for room.
+    pub chosen_bytes: u64,
     /// Bytes that were reserved on the tier and were not yet complete when `remaining_bytes` was polled.
     pub unseen_bytes: u64,
     /// The end of the window of the telemetry, as a time since any fixed start.

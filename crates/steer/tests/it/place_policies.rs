@@ -100,6 +100,15 @@ fn load_of_others_moves_files_and_own_load_does_not() {
 }
 
 #[test]
+fn writes_that_have_not_begun_count_for_writes_and_not_for_reads() {
+    let mut chosen = known(900, 1e6);
+    chosen.own.chosen_bytes = 100;
+    let tiers = [chosen, known(900, 6e5), known(900, 1e5)];
+    assert_eq!(Informed::new().place(Request::new(10), &tiers), Some(1));
+    assert_eq!(Informed::new().read(10, &[0, 1], &tiers), Some(0));
+}
+
+#[test]
 fn sick_devices_are_used_last_and_important_files_avoid_weak_ones() {
     let mut sick = known(900, 1e9);
     sick.telemetry.health_ratio = fresh(0.99);

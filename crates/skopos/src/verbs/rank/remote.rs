@@ -13,6 +13,7 @@ use skopos_term::{Failure, Global, Out, Style};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::verbs::hub_http::{agent, refused};
+use crate::verbs::trace::lines::printable;
 
 /// The longest answer that is read: a candidate has some hundred bytes.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
@@ -34,7 +35,7 @@ pub(super) struct HubArgs {
 }
 
 /// A ranking as a hub answers it: `Ranking` in `docs/openapi.json`.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Ranking {
     profile: String,
     node: String,
@@ -45,7 +46,7 @@ struct Ranking {
 }
 
 /// A candidate. A part that the hub did not receive is `None`.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Candidate {
     candidate: String,
     place: Option<u64>,
@@ -72,8 +73,7 @@ pub(super) fn run(
         // `docs/json/rank_hub.schema.json`.
         Style::Json => out.json(&document)?,
         style => {
-            let ranking = Ranking::deserialize(&document)
-                .map_err(|e| Failure::new("the hub's answer is damaged").because(&e))?;
+            let ranking = shown(&document)?;
             match style {
                 Style::Human => human(&mut out, url, &ranking)?,
                 _ => plain(&mut out, &ranking)?,
@@ -144,6 +144,22 @@ fn select(document: &mut Json, profile: &str, names: &[String]) -> Result<(), Fa
     Ok(())
 }
 
+/// Returns the ranking of an answer with texts that a terminal shows and does not obey: agents of other machines chose them.
+fn shown(document: &Json) -> Result<Ranking, Failure> {
+    let mut ranking = Ranking::deserialize(document)
+        .map_err(|e| Failure::new("the hub's answer is damaged").because(&e))?;
+    let of_candidates = ranking.candidates.iter_mut().flat_map(texts_of);
+    for text in [&mut ranking.profile, &mut ranking.node].into_iter().chain(of_candidates) {
+        *text = printable(text);
+    }
+    Ok(ranking)
+}
+
+/// Returns the texts of a candidate.
+fn texts_of(c: &mut Candidate) -> impl Iterator<Item = &mut String> {
+    std::iter::once(&mut c.candidate).chain(&mut c.state).chain(&mut c.reasons)
+}
+
 /// Escapes what a segment of a URL cannot have.
 fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte {
@@ -211,6 +227,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn texts_of_other_machines_do_not_steer_a_terminal() {
+        let text = "a\u{1b}[2J\tb";
+        let document = json!({
+            "profile": text, "node": text, "age_seconds": 1.0, "native": false,
+            "candidates": [{"candidate": text, "state": text, "reasons": [text, text]}]
+        });
+        let ranking = format!("{:?}", shown(&document).expect("a ranking"));
+        // A text is escaped when it is shown, and again by the form for developers.
+        assert_eq!(ranking.matches(r"a\\u{1b}[2J\\tb").count(), 6, "{ranking}");
+    }
 
     #[test]
     fn names_of_profiles_are_escaped() {

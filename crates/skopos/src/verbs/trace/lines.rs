@@ -30,7 +30,7 @@ pub(super) fn callpath(names: &[String]) -> String {
 
 /// Replaces control characters and those that change the direction of text or have no width: a process chose them, and a
 /// terminal would obey.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let is_obeyed = |c: char| {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

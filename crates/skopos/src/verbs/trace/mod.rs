@@ -1,7 +1,7 @@
 //! `skopos trace`: the calls of RPC services, from traces in a folder.
 
 mod place;
-mod lines;
+pub(super) mod lines;
 mod profile;
 mod requests;
 mod show;

@@ -11,7 +11,7 @@ use skopos_query::arrow::datatypes::TimestampNanosecondType;
 use skopos_term::Failure;
 
 use super::records::time_of;
-use crate::verbs::job::hub::Hub;
+use crate::verbs::job::hub::{Hub, quoted};
 
 /// Jobs that are asked for at once: some megabytes.
 const PAGE: usize = 50_000;
@@ -19,49 +19,61 @@ const PAGE: usize = 50_000;
 /// Most jobs that are compared: those of a day with fifty tasks a second. They take some hundred megabytes.
 const MAX_JOBS: usize = 4_000_000;
 
+/// Most bytes of the condition that names classes: some hundred classes, with all of which the hub compares each job. If there are
+/// more, the jobs of all classes are asked for.
+const MAX_CLASSES_BYTES: usize = 2 << 10;
+
 /// Nanoseconds by which two times of one end may differ: a report has seconds as a double, which JSON rounds.
 const SLACK_NS: i64 = 1_000;
+
+/// The tasks of an import.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    /// The range of times in which they ended, in nanoseconds since 1970.
+    pub(super) ended: RangeInclusive<i64>,
+    /// Their classes; empty if they are not known.
+    pub(super) classes: Vec<String>,
+}
 
 /// The jobs of `skopos run`: the time of the end, and a fingerprint of node and class.
 #[derive(Debug, Default)]
 pub(super) struct HandedOver(BTreeSet<(i64, u64)>);
 
 impl HandedOver {
-    /// Asks the hub for those that ended in a range of times, in nanoseconds since 1970.
+    /// Asks the hub for those that may be the tasks of an import.
     ///
     /// # Errors
     /// The hub does not answer, or not with all its jobs; there are more than [`MAX_JOBS`].
-    pub(super) fn ask(hub: &Hub, ended: RangeInclusive<i64>) -> Result<Self, Failure> {
-        Self::collect(ended, MAX_JOBS, |sql| hub.ask(sql))
+    pub(super) fn ask(hub: &Hub, tasks: &Tasks) -> Result<Self, Failure> {
+        Self::collect(tasks, MAX_JOBS, |sql| hub.ask(sql))
     }
 
     fn collect(
-        ended: RangeInclusive<i64>,
+        tasks: &Tasks,
         most: usize,
         ask: impl Fn(&str) -> Result<Answer, Failure>,
     ) -> Result<Self, Failure> {
         let mut found = Self::default();
-        let mut from = ended.start().saturating_sub(SLACK_NS).max(0);
-        let to = ended.end().saturating_add(SLACK_NS);
+        let mut from = tasks.ended.start().saturating_sub(SLACK_NS).max(0);
+        let to = tasks.ended.end().saturating_add(SLACK_NS);
+        let of_classes = of_classes(&tasks.classes);
         loop {
             let answer = ask(&format!(
                 "SELECT ended_at, job, application FROM jobs \
                  WHERE ended_at >= to_timestamp_nanos({from}) \
-                 AND ended_at <= to_timestamp_nanos({to}) AND job LIKE '%/%/%' \
+                 AND ended_at <= to_timestamp_nanos({to}) AND job LIKE '%/%/%'{of_classes} \
                  ORDER BY ended_at LIMIT {PAGE}"
             ))?;
             if !answer.missing.is_empty() {
                 // Tasks that are among these jobs would become jobs a second time, under other ids.
-                let missing = answer.missing.join(", ");
-                let text = format!("the answer of the hub lacks {missing}");
-                return Err(Failure::new(text).hint("import the archive when the hub has all jobs"));
+                return Err(lacks(&answer.missing));
             }
             let last = found.add(&answer)?;
             if found.0.len() > most {
                 return Err(Failure::new(format!(
                     "the hub has more than {most} jobs of `skopos run` in the time of the tasks"
                 ))
-                .hint("import a part of the tasks at a time, such as --where 'name=make'"));
+                .hint("import a class at a time (--where 'name=make'), or a set of less time"));
             }
             if answer.rows() < PAGE {
                 return Ok(found);
@@ -99,6 +111,32 @@ impl HandedOver {
     }
 }
 
+/// Returns the condition of SQL that jobs are of these classes; an empty one if they are not known or too many.
+fn of_classes(classes: &[String]) -> String {
+    let names: Vec<String> = classes.iter().map(|class| quoted(class)).collect();
+    let condition = format!(" AND application IN ({})", names.join(", "));
+    let is_usable = !classes.is_empty() && condition.len() <= MAX_CLASSES_BYTES;
+    if is_usable { condition } else { String::new() }
+}
+
+/// Returns the failure of an answer that lacks parts of the jobs.
+fn lacks(missing: &[String]) -> Failure {
+    let failure = Failure::new(format!("the answer of the hub lacks {}", missing.join(", ")));
+    match missing.iter().find_map(|text| unread_copy(text)) {
+        // It stays so until a person acts.
+        Some(of) => failure.hint(format!(
+            "stop the hub, and promote the copy (`skopos mds promote {of}`) or remove it \
+             (`replicas/{of}` in the folder of state); a warning of the hub says why it is not read"
+        )),
+        None => failure.hint("import the archive when the hub has all jobs"),
+    }
+}
+
+/// Returns the name of the hub if this missing part is a copy of its jobs that cannot be read.
+fn unread_copy(missing: &str) -> Option<&str> {
+    missing.strip_prefix("the copy of the jobs of ")?.strip_suffix(", which cannot be read")
+}
+
 /// Returns the node in the id that `skopos run` gives a job: `NODE/NANOSECONDS/PROCESS`.
 fn node_of(job: &str) -> Option<&str> {
     let (rest, process) = job.rsplit_once('/')?;
@@ -117,6 +155,7 @@ mod tests {
     use std::cell::RefCell;
     use std::sync::Arc;
 
+    use skopos_hub::jobs::ShownCopies;
     use skopos_query::Way;
     use skopos_query::arrow::array::{
         ArrayRef, RecordBatch, StringArray, TimestampNanosecondArray,
@@ -139,24 +178,39 @@ mod tests {
         Answer::new(batch.schema(), vec![batch], Way::Planned, missing)
     }
 
+    fn tasks(ended: RangeInclusive<i64>, classes: &[&str]) -> Tasks {
+        Tasks { ended, classes: classes.iter().map(|class| (*class).to_owned()).collect() }
+    }
+
     #[test]
-    fn only_jobs_of_the_time_of_the_tasks_are_asked_for() {
-        let asked = RefCell::new(String::new());
-        let found = HandedOver::collect(5_000..=9_000, 3, |sql| {
-            *asked.borrow_mut() = sql.to_owned();
-            Ok(answer(&[5_000, 6_000, 9_000], &[]))
-        });
-        assert_eq!(found.expect("all are there").0.len(), 3);
-        let asked = asked.take();
-        for limit in [">= to_timestamp_nanos(4000)", "<= to_timestamp_nanos(10000)"] {
-            assert!(asked.contains(&format!("ended_at {limit}")), "{asked}");
+    fn only_jobs_of_the_time_and_the_classes_of_the_tasks_are_asked_for() {
+        let asked = |classes: &[&str]| {
+            let asked = RefCell::new(String::new());
+            let found = HandedOver::collect(&tasks(5_000..=9_000, classes), 3, |sql| {
+                *asked.borrow_mut() = sql.to_owned();
+                Ok(answer(&[5_000, 6_000, 9_000], &[]))
+            });
+            assert_eq!(found.expect("all are there").0.len(), 3);
+            asked.take()
+        };
+        let of_two = asked(&["make", "o'clock"]);
+        for condition in [
+            "ended_at >= to_timestamp_nanos(4000)",
+            "ended_at <= to_timestamp_nanos(10000)",
+            "application IN ('make', 'o''clock')",
+        ] {
+            assert!(of_two.contains(condition), "{of_two}");
         }
+        let long = "x".repeat(MAX_CLASSES_BYTES);
+        assert!(!asked(&[]).contains(" IN "), "the classes are not known");
+        assert!(!asked(&[long.as_str()]).contains(" IN "), "the condition is too long");
     }
 
     #[test]
     fn an_answer_that_lacks_jobs_or_has_too_many_ends_the_import() {
         let refused = |most: usize, missing: &[&str]| {
-            let found = HandedOver::collect(0..=9, most, |_| Ok(answer(&[1, 2, 3], missing)));
+            let of = tasks(0..=9, &["make"]);
+            let found = HandedOver::collect(&of, most, |_| Ok(answer(&[1, 2, 3], missing)));
             let failure = found.expect_err("refused");
             assert!(failure.hint_text().is_some(), "{failure:?}");
             failure.message().to_owned()
@@ -164,6 +218,16 @@ mod tests {
         let message = refused(3, &["the copy of the jobs of hub1, which is still being read"]);
         assert!(message.ends_with("lacks the copy of the jobs of hub1, which is still being read"));
         assert!(refused(2, &[]).starts_with("the hub has more than 2 jobs"));
+    }
+
+    #[test]
+    fn the_hint_about_a_copy_that_cannot_be_read_names_the_way_out() {
+        let (being_read, failed) = (vec!["hub1".to_owned()], vec!["hub2".to_owned()]);
+        let copies = ShownCopies { being_read, failed, ..ShownCopies::default() };
+        let failure = lacks(&copies.missing());
+        let hint = failure.hint_text().expect("a hint");
+        assert!(hint.contains("skopos mds promote hub2"), "{hint}");
+        assert!(hint.contains("replicas/hub2"), "{hint}");
     }
 
     #[test]

@@ -4,7 +4,6 @@ mod records;
 mod handed_over;
 mod connections;
 
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use skopos_store::jobs::spool::{Sent, SpooledBatch};
 use skopos_term::{EXIT_NO, Failure, Global, Out, Style, tell};
 
 use self::connections::{Counts, Import, Queue, Refusal};
-use self::handed_over::HandedOver;
+use self::handed_over::{HandedOver, Tasks};
 use self::records::{Records, records_of, time_of};
 use super::hub::Hub;
 use super::one::printable;
@@ -58,8 +57,8 @@ pub(crate) fn run(global: &Global, args: &ImportArgs) -> Result<ExitCode, Failur
     let conditions = args.selection.conditions()?;
     let archive = archive::read(args.archive.clone())?;
     let hub = Hub::open(global)?;
-    let handed_over = match ends(&archive, &conditions) {
-        Some(ended) => HandedOver::ask(&hub, ended)?,
+    let handed_over = match tasks_of(&archive, &conditions) {
+        Some(tasks) => HandedOver::ask(&hub, &tasks)?,
         None => HandedOver::default(),
     };
     let progress = Progress::new("tasks read");
@@ -76,13 +75,16 @@ pub(crate) fn run(global: &Global, args: &ImportArgs) -> Result<ExitCode, Failur
     Ok(if counts.refused > 0 { ExitCode::from(EXIT_NO) } else { ExitCode::SUCCESS })
 }
 
-/// Returns the range of times in which the tasks ended, in nanoseconds since 1970; `None` if there are no tasks. If damage of the
-/// archive hides it, these are all times.
-fn ends(archive: &Archive, conditions: &Conditions) -> Option<RangeInclusive<i64>> {
-    let Ok(classes) = archive.classes(conditions) else { return Some(0..=i64::MAX) };
+/// Returns the classes of the tasks and the range of times in which these ended; `None` if there are no tasks. If damage of the
+/// archive hides them, these are all times and classes.
+fn tasks_of(archive: &Archive, conditions: &Conditions) -> Option<Tasks> {
+    let Ok(classes) = archive.classes(conditions) else {
+        return Some(Tasks { ended: 0..=i64::MAX, classes: Vec::new() });
+    };
     let from = classes.iter().map(|class| class.from_seconds).reduce(f64::min)?;
     let to = classes.iter().map(|class| class.to_seconds).reduce(f64::max)?;
-    Some(time_of(from).as_nanos()..=time_of(to).as_nanos())
+    let ended = time_of(from).as_nanos()..=time_of(to).as_nanos();
+    Some(Tasks { ended, classes: classes.into_iter().map(|class| class.name).collect() })
 }
 
 /// Returns a function that sends batches on one connection, which is opened again after a failure.
