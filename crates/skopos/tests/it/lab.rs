@@ -278,7 +278,8 @@ fn the_bad_disk_of_a_lab_is_named_at_its_host() {
     });
     // The devices of the machine belong to the host that has a disk.
     let count = |node: &str, family: &str| {
-        let asked = format!("SELECT count(*) AS n FROM latest WHERE topic LIKE '%/{family}/%'");
+        let asked =
+            format!("SELECT count(*) AS n FROM latest WHERE topic LIKE '{node}/{family}/%'");
         let ran = up.inside(node, &["sql", "--json", &asked]);
         if ran.code == 0 { ran.json()["rows"][0]["n"].as_u64() } else { None }
     };
