@@ -295,7 +295,7 @@ fn every_pane_shows_its_table() {
         &["topic value", "block/nvme0n1/busy_ratio 12.0 %", "4.8 MiB/s", "0.4s"],
         &["procs 0 processes", "No process was found in /proc"],
         &[
-            "0 known 0 unknown 19 without vertex",
+            "0 known 0 unknown 20 without vertex",
             "insight value",
             "msca unknown: waiting for the agent's answer",
         ],
