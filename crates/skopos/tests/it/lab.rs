@@ -77,13 +77,20 @@ impl Up {
     /// Opens the pipe to which the agent of a node writes its warnings, as a program that it started has it.
     fn pipe_of(&self, node: &str) -> std::fs::File {
         let config = format!("skopos-lab/{}.state/{node}/skopos.toml", self.name);
-        let entries = std::fs::read_dir("/proc").expect("procfs").flatten();
-        // A process may end meanwhile.
-        let mut agents = entries.map(|entry| entry.path()).filter(|process| {
-            let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(&config)
+        let running = || {
+            let entries = std::fs::read_dir("/proc").expect("procfs").flatten();
+            // A process may end meanwhile.
+            entries.map(|entry| entry.path()).find(|process| {
+                let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).contains(&config)
+            })
+        };
+        let mut agent = None;
+        eventually("the agent runs", || {
+            agent = running();
+            agent.is_some()
         });
-        let agent = agents.next().expect("it runs");
+        let agent = agent.expect("it runs");
         std::fs::OpenOptions::new().write(true).open(agent.join("fd/2")).expect("a pipe")
     }
 
