@@ -22,7 +22,7 @@ use super::shared::AnyError;
 use super::store::Jobs;
 use crate::catalogue::visibility;
 
-/// The most jobs of one answer: about as many as fit by [`MAX_NAME_BYTES`]. The client asks for the next ones with the place at
+/// The most jobs of one answer: about as many as fit by `MAX_NAME_BYTES`. The client asks for the next ones with the place at
 /// which the answer ended. A condition is applied to all jobs for each answer, so few answers are better.
 pub const MAX_FOUND: usize = 8192;
 
