@@ -12,8 +12,8 @@ use crate::sql::Hub;
 use crate::support::{Running, eventually, run};
 
 /// The share of a core that the agent may use. It is several times the need of a debug build that polls
-/// once a second; an answer needs far more.
-const BUDGET: f64 = 0.02;
+/// once a second, also on a slow machine whose other cores are busy; an answer needs far more.
+const BUDGET: f64 = 0.05;
 
 const TOPICS: u32 = 20;
 const SAMPLES_OF_ONE: u32 = 10_000;
@@ -71,7 +71,7 @@ fn an_agent_under_endless_requests_for_history_polls_its_sensors_as_often_as_bef
                 }
             });
         }
-        eventually("the answers cost several budgets", || number("self/cpu_ratio") > 5.0 * BUDGET);
+        eventually("the answers cost several budgets", || number("self/cpu_ratio") > 3.0 * BUDGET);
         let polls = || number("self/sensor/load/polls_total");
         let before = polls();
         eventually("the sensor is polled meanwhile", || polls() >= before + 15.0);

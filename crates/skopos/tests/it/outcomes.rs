@@ -144,6 +144,11 @@ impl Drop for Reporting {
     }
 }
 
+/// Sends an answer in one piece, as an agent does: a program takes what comes first as the whole answer.
+fn answer(mut stream: UnixStream, answer: &Json) {
+    stream.write_all(format!("{answer}\n").as_bytes()).expect("sent");
+}
+
 /// Accepts a connection and returns it with the line that came.
 fn accepted(listener: &UnixListener) -> (UnixStream, Json) {
     let (stream, _) = listener.accept().expect("a connection");
@@ -162,20 +167,16 @@ fn waits_for_no_agent(program: &Program) {
     let mut reporting = Reporting::start(program.command("hung", dir.path()));
     assert_eq!(reporting.next_line(), "257 0 0 43 11");
 
-    let (mut stream, line) = accepted(&listener);
+    let (stream, line) = accepted(&listener);
     let outcome =
         json!({ "candidate": "n02", "seconds": 0.0012, "failed": true, "probability": 0.25 });
     assert_eq!(line, json!({ "verb": "outcomes", "profile": "reads", "outcomes": [outcome] }));
-    let answer = json!({ "outcomes": { "taken": 1, "refused": 0, "first_refusal": null } });
-    writeln!(stream, "{answer}").expect("sent");
-    drop(stream);
-    let (mut stream, line) = accepted(&listener);
+    answer(stream, &json!({ "outcomes": { "taken": 1, "refused": 0, "first_refusal": null } }));
+    let (stream, line) = accepted(&listener);
     assert_eq!(line["outcomes"].as_array().map(Vec::len), Some(256));
     assert_eq!(line["outcomes"][0], json!({ "candidate": "n03", "seconds": 3e-9 }));
     let error = "this agent ranks no profile `\"taken\":7`";
-    let answer = json!({ "refused": { "error": error, "hint": null } });
-    writeln!(stream, "{answer}").expect("sent");
-    drop(stream);
+    answer(stream, &json!({ "refused": { "error": error, "hint": null } }));
     assert_eq!(reporting.next_line(), "0 1 256 43 11");
 
     // An agent that dies before it answers.
