@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use skopos_shm::Host;
 
+use super::nodes::last_words;
 use super::place::{COORDINATOR, NODES, Place};
 use crate::child::Process;
+use crate::ending;
 use crate::outcome::Outcome;
 use crate::programs;
 
@@ -59,19 +61,25 @@ impl Agents {
     pub(super) fn wait_for_rank(&self) -> Outcome<()> {
         let since = Instant::now();
         loop {
+            ending::check()?;
             let host = Host::open_dirs(vec![self.segments.clone()])?;
             let native = host.lookup(&format!("{COORDINATOR}/rank_profile/cassandra/native"));
             let native = native.ok().and_then(|vertex| vertex.latest().ok()?.as_f64());
-            let known = NODES.iter().filter(|node| {
+            let is_unknown = |node: &&&str| {
                 let read = host.lookup(&format!("{COORDINATOR}/insight/read/{node}"));
-                read.ok().and_then(|vertex| vertex.latest().ok()?.as_f64()).is_some()
-            });
-            let known = known.count();
-            if native == Some(0.0) && known == NODES.len() {
+                read.ok().and_then(|vertex| vertex.latest().ok()?.as_f64()).is_none()
+            };
+            let unknown: Vec<&str> = NODES.iter().filter(is_unknown).copied().collect();
+            if native == Some(0.0) && unknown.is_empty() {
                 return Ok(());
             }
             if since.elapsed() > START {
-                return Err(format!("the agent knows the read times of {known} replicas").into());
+                let why = match unknown.is_empty() {
+                    true => "it publishes no valid rank".to_owned(),
+                    false => format!("it does not know the read times of {}", unknown.join(", ")),
+                };
+                let said = self.segments.parent().map_or_else(String::new, last_words);
+                return Err(format!("the agent has no rank: {why}{said}").into());
             }
             thread::sleep(Duration::from_millis(100));
         }

@@ -1,13 +1,13 @@
 //! The client: YCSB in a Java process, which takes commands by lines.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Stdio};
 
 use serde::Deserialize;
 
-use super::nodes::Jars;
+use super::nodes::{Jars, last_words};
 use super::place::{CLIENT, COORDINATOR, NODES, Place};
 use crate::child::Process;
 use crate::outcome::Outcome;
@@ -56,10 +56,13 @@ pub(super) struct Client {
     _process: Process,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+    folder: PathBuf,
 }
 
 impl Client {
     pub(super) fn start(place: &Place, jars: &Jars, scratch: &Path) -> Outcome<Self> {
+        let folder = scratch.join("client");
+        fs::create_dir_all(&folder)?;
         let mut command = place.lab.command(CLIENT, "java")?;
         command.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
         let log = "-Dlogback.configurationFile=";
@@ -69,34 +72,53 @@ impl Client {
             command.arg(place.address(node)?);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.stderr(File::create(scratch.join("client.err"))?);
+        command.stderr(File::create(folder.join("err"))?);
         let mut process = Process::start(&mut command)?;
         let pipes = (process.inner().stdin.take(), process.inner().stdout.take());
         let (Some(input), Some(output)) = pipes else {
             return Err("the client has no pipes".into());
         };
-        let mut client = Self { _process: process, input, output: BufReader::new(output) };
+        let output = BufReader::new(output);
+        let mut client = Self { _process: process, input, output, folder };
         client.expect("ready")?;
         Ok(client)
     }
 
     /// Makes the table and fills it.
     pub(super) fn load(&mut self) -> Outcome<()> {
-        writeln!(self.input, "load {ROWS}")?;
-        self.expect("done")
+        self.ask(&format!("load {ROWS}"))
     }
 
     /// Gives the coordinator a new snitch: `stock` or `skopos`.
     pub(super) fn snitch(&mut self, kind: &str) -> Outcome<()> {
-        writeln!(self.input, "snitch {kind}")?;
-        self.expect("done")
+        self.ask(&format!("snitch {kind}"))
+    }
+
+    /// Sets all severities to 0, and waits until the coordinator knows it. The coordinator has the stock snitch.
+    pub(super) fn release(&mut self) -> Outcome<()> {
+        self.ask("release")
+    }
+
+    /// Waits until the coordinator knows the severities of all nodes. It has the stock snitch.
+    pub(super) fn gossip(&mut self) -> Outcome<()> {
+        self.ask("gossip")
     }
 
     /// Runs a workload.
     pub(super) fn run(&mut self, workload: char, seconds: f64) -> Outcome<Ran> {
-        writeln!(self.input, "run {workload} {ROWS} {THREADS} {seconds}")?;
+        self.send(&format!("run {workload} {ROWS} {THREADS} {seconds}"));
         let line = self.line()?;
         serde_json::from_str(&line).map_err(|_| line.into())
+    }
+
+    fn ask(&mut self, command: &str) -> Outcome<()> {
+        self.send(command);
+        self.expect("done")
+    }
+
+    fn send(&mut self, command: &str) {
+        // A client that has ended takes no command. The end of its output then says so, with the reason.
+        let _ = writeln!(self.input, "{command}");
     }
 
     fn expect(&mut self, word: &str) -> Outcome<()> {
@@ -104,18 +126,12 @@ impl Client {
         if line == word { Ok(()) } else { Err(line.into()) }
     }
 
-    /// Returns the next answer. Libraries write lines of their own to stdout, which end with a level.
+    /// Returns the next answer.
     fn line(&mut self) -> Outcome<String> {
         let mut line = String::new();
-        loop {
-            line.clear();
-            if self.output.read_line(&mut line)? == 0 {
-                return Err("the client has ended".into());
-            }
-            let text = line.trim_end();
-            if !["WARN ", "ERROR", "INFO "].iter().any(|level| text.starts_with(level)) {
-                return Ok(text.to_owned());
-            }
+        if self.output.read_line(&mut line)? == 0 {
+            return Err(format!("the client has ended{}", last_words(&self.folder)).into());
         }
+        Ok(line.trim_end().to_owned())
     }
 }

@@ -32,8 +32,14 @@ pub(super) fn run(plan: &Plan) -> Result<Report, Failure> {
     for note in results::NOTES {
         report.note(note);
     }
-    match turns::measure(plan) {
-        Ok(turns) => report.add(results::rows(&turns)),
+    let extent = cells::extent(plan);
+    match turns::measure(plan, &extent) {
+        Ok(turns) => {
+            report.add(results::rows(&extent.cells, &turns));
+            for failure in results::failures(&turns) {
+                report.note(failure);
+            }
+        }
         Err(e) => {
             let unknown = Figure::Unknown(e.to_string());
             report.add([Row::of("cluster", "result", "", unknown, Better::Neither)]);

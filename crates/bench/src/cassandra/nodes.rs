@@ -162,10 +162,11 @@ impl Nodes {
     }
 }
 
-/// Returns the last line that a node wrote about an error.
-fn last_words(folder: &Path) -> String {
+/// Returns the last line that a program wrote about an error, in the files `err` and `out` of its folder.
+pub(super) fn last_words(folder: &Path) -> String {
     let said = ["err", "out"].map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default());
-    let is_fault = |line: &&str| line.contains("ERROR") || line.contains("Exception");
+    let words = ["ERROR", "Exception", "error:"];
+    let is_fault = |line: &&str| words.iter().any(|word| line.contains(word));
     let line = said.iter().flat_map(|text| text.lines()).rfind(is_fault);
     line.map_or_else(String::new, |line| format!(": {line}"))
 }

@@ -8,7 +8,7 @@
 mod server;
 
 use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
@@ -102,15 +102,23 @@ fn nanos(millis: f64) -> u64 {
 
 fn drop_pages(folder: &Path, depth: usize) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() && depth < MAX_DEPTH {
-            drop_pages(&entry.path(), depth + 1)?;
-        } else if kind.is_file() {
-            let file = File::open(entry.path())?;
-            file.sync_all()?;
-            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+        match drop_pages_of(&entry?, depth) {
+            // A program removed the file meanwhile, and its pages with it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            dropped => dropped?,
         }
+    }
+    Ok(())
+}
+
+fn drop_pages_of(entry: &DirEntry, depth: usize) -> io::Result<()> {
+    let kind = entry.file_type()?;
+    if kind.is_dir() && depth < MAX_DEPTH {
+        drop_pages(&entry.path(), depth + 1)?;
+    } else if kind.is_file() {
+        let file = File::open(entry.path())?;
+        file.sync_all()?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
     }
     Ok(())
 }
@@ -174,4 +182,33 @@ fn mount_fuse(folder: &Path) -> Result<File, Error> {
         return Err(Error::system(doing)(io::Error::last_os_error()));
     }
     Ok(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// Number of visits of a folder in which files come and go. Nearly each one meets a file that is gone.
+    const VISITS: usize = 20;
+
+    #[test]
+    fn pages_are_dropped_while_a_program_removes_files() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let ends = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    let paths = (0..16).map(|at| folder.path().join(format!("file-{at}")));
+                    let paths: Vec<PathBuf> = paths.collect();
+                    paths.iter().for_each(|path| fs::write(path, "a").expect("a file"));
+                    paths.iter().for_each(|path| fs::remove_file(path).expect("the file"));
+                }
+            });
+            let dropped = (0..VISITS).try_for_each(|_| drop_pages(folder.path(), 0));
+            ends.store(true, Ordering::Relaxed);
+            dropped.expect("a file that is gone has no pages");
+        });
+    }
 }

@@ -8,6 +8,7 @@ import com.datastax.oss.driver.api.core.loadbalancing.NodeDistance;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -30,6 +31,8 @@ import site.ycsb.workloads.CoreWorkload;
  * <pre>
  * load ROWS                        makes the table on three replicas and fills it
  * snitch stock|skopos              gives the coordinator a new snitch
+ * release                          sets all severities to 0, and waits until the coordinator, with the stock snitch, knows it
+ * gossip                           waits until the coordinator, with the stock snitch, knows the severities of all nodes
  * run A|B|C ROWS THREADS SECONDS   runs a workload of YCSB, and answers with one line of JSON
  * </pre>
  */
@@ -39,6 +42,18 @@ public final class Client {
 
     /** A driver that waits longer for a request than Cassandra itself. */
     private static final Duration REQUEST_TIMEOUT = Duration.ofSeconds(20);
+
+    /** The longest wait for a state of the cluster. Gossip and threads of a busy machine need seconds. */
+    private static final long PATIENCE_NANOS = 60_000_000_000L;
+
+    /** Time between two looks at a state. */
+    private static final long LOOK_MILLIS = 50;
+
+    /** A state of the cluster. */
+    private interface State {
+        /** Returns the reason why it is not reached yet; null if it is. */
+        String problem() throws IOException, JMException;
+    }
 
     private final Nodes nodes;
     private final CqlSession session;
@@ -61,11 +76,14 @@ public final class Client {
 
     /** Serves until the end of stdin. The words are the addresses of the nodes, the coordinator first. */
     public static void main(String[] addresses) throws Exception {
+        // Libraries write their messages to stdout, which is for answers alone.
+        PrintStream answers = System.out;
+        System.setOut(System.err);
         Client client = new Client(List.of(addresses));
-        System.out.println("ready");
+        answers.println("ready");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            System.out.println(client.answer(line.trim().split(" ")));
+            answers.println(client.answer(line.trim().split(" ")));
         }
         client.session.close();
         client.nodes.close();
@@ -79,6 +97,13 @@ public final class Client {
                     return "done";
                 case "snitch":
                     snitch(words[1]);
+                    return "done";
+                case "release":
+                    nodes.release();
+                    await(nodes::gossipProblem);
+                    return "done";
+                case "gossip":
+                    await(nodes::gossipProblem);
                     return "done";
                 case "run":
                     return run(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]),
@@ -98,21 +123,22 @@ public final class Client {
         }
         nodes.snitch("io.skopos.cassandra.SkoposSnitch", false);
         // Measured is the snitch with its rank: a program that was just loaded has read none yet.
-        for (int look = 0; !nodes.isRanked(); look++) {
-            if (look == 100) {
-                throw new IOException("the coordinator has no rank");
+        await(nodes::rankProblem);
+    }
+
+    /** Waits until a state is reached. */
+    private static void await(State state) throws IOException, JMException, InterruptedException {
+        long begin = System.nanoTime();
+        for (String problem = state.problem(); problem != null; problem = state.problem()) {
+            if (System.nanoTime() - begin > PATIENCE_NANOS) {
+                throw new IOException(problem);
             }
-            Thread.sleep(50);
+            Thread.sleep(LOOK_MILLIS);
         }
     }
 
     private void load(int rows) throws IOException, JMException, WorkloadException, InterruptedException {
-        for (int look = 0; nodes.alive() < nodes.size(); look++) {
-            if (look == 600) {
-                throw new IOException("only " + nodes.alive() + " nodes are alive");
-            }
-            Thread.sleep(100);
-        }
+        await(nodes::lifeProblem);
         session.execute("CREATE KEYSPACE IF NOT EXISTS ycsb WITH replication = {'class': 'SimpleStrategy', "
                 + "'replication_factor': " + nodes.size() + "}");
         StringBuilder fields = new StringBuilder();

@@ -5,6 +5,7 @@ import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import javax.management.JMException;
 
@@ -18,6 +19,9 @@ public final class Main {
 
     /** Time between two settings. Cassandra gossips once a second. */
     private static final long EVERY_MILLIS = 1000;
+
+    /** Time in which a node takes severity 0 at the end. One that is away would hold up the end by minutes. */
+    private static final long GIVE_BACK_MILLIS = 10_000;
 
     private static final String DEFAULT_ADDRESS = "127.0.0.1:7199";
 
@@ -63,7 +67,7 @@ public final class Main {
                 err.println("error: `" + address + "` is not an address of JMX: " + e.getMessage());
                 return 2;
             }
-            Runtime.getRuntime().addShutdownHook(new Thread(() -> giveBack(severity, address, err)));
+            Runtime.getRuntime().addShutdownHook(new Thread(() -> giveBackInTime(severity, address, err)));
             // A node that does not answer delays no other.
             threads.add(new Thread(() -> follow(severity, address, err)));
         }
@@ -74,25 +78,18 @@ public final class Main {
         return 0;
     }
 
-    /** Sets the severity of a node until the program is ended. */
+    /** Sets the severity of a node until the program is ended, and says each change. */
     private static void follow(Severity severity, String address, PrintStream err) {
-        double last = Double.NaN;
-        String problem = null;
+        String last = null;
         while (true) {
             try {
-                double now = severity.apply();
-                if (now != last || problem != null) {
-                    err.printf("%s: severity %.2f%n", address, now);
-                }
-                last = now;
-                problem = null;
+                String now = address + String.format(Locale.ROOT, ": severity %.2f", severity.apply());
+                String problem = severity.problem();
+                last = say(err, last, problem == null ? now : now + ": " + problem);
                 Thread.sleep(EVERY_MILLIS);
             } catch (IOException | JMException | RuntimeException | InternalError e) {
                 // Said once for each cause: a node that restarts is away for a minute.
-                if (!e.toString().equals(problem)) {
-                    err.println("warning: " + address + ": " + e + "; trying again");
-                }
-                problem = e.toString();
+                last = say(err, last, "warning: " + address + ": " + e + "; trying again");
                 severity.disconnect();
                 pause();
             } catch (InterruptedException e) {
@@ -101,11 +98,33 @@ public final class Main {
         }
     }
 
+    /** Prints a line about a node, unless it is the last one. Returns the line. */
+    private static String say(PrintStream err, String last, String line) {
+        if (!line.equals(last)) {
+            err.println(line);
+        }
+        return line;
+    }
+
     private static void pause() {
         try {
             Thread.sleep(EVERY_MILLIS);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
+        }
+    }
+
+    private static void giveBackInTime(Severity severity, String address, PrintStream err) {
+        Thread thread = new Thread(() -> giveBack(severity, address, err));
+        thread.setDaemon(true);
+        thread.start();
+        try {
+            thread.join(GIVE_BACK_MILLIS);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        if (thread.isAlive()) {
+            err.println("warning: " + address + ": the severity could not be set to 0: the node does not answer");
         }
     }
 

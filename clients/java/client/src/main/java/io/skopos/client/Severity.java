@@ -36,7 +36,10 @@ final class Severity {
     private final Candidates candidates;
     private JMXConnector connector;
     private double set = Double.NaN;
+    /** True if the node may have a severity other than 0 by this program. */
+    private boolean isSteered;
     private boolean isEnded;
+    private String problem;
 
     Severity(String address, RankReader rank, Candidates candidates) throws IOException {
         this.url = new JMXServiceURL("service:jmx:rmi:///jndi/rmi://" + address + "/jmxrmi");
@@ -59,10 +62,16 @@ final class Severity {
         return set;
     }
 
+    /** Returns the reason why the last severity is 0 without a score; null if it follows from a score. */
+    synchronized String problem() {
+        return problem;
+    }
+
     /** Gives the node back to its own judgement; {@link #apply} then does nothing. */
     synchronized void reset() throws IOException, JMException {
         isEnded = true;
-        if (connector != null) {
+        // A node whose connection failed has its severity still, so another connection is made.
+        if (isSteered) {
             set(server(), 0);
         }
     }
@@ -82,12 +91,18 @@ final class Severity {
     }
 
     private double severity(Rank now, InetAddress own) {
+        problem = now.problem();
         for (Map.Entry<String, Rank.Candidate> candidate : now.candidates().entrySet()) {
             if (own.equals(candidates.addressOf(candidate.getKey()))) {
-                return of(candidate.getValue().score());
+                double score = candidate.getValue().score();
+                problem = Double.isNaN(score) ? "the score of " + candidate.getKey() + " is not known" : null;
+                return of(score);
             }
         }
         // Without a rank of this node, Cassandra judges alone.
+        if (problem == null) {
+            problem = "no candidate of the rank has the address " + own.getHostAddress();
+        }
         return 0;
     }
 
@@ -97,8 +112,11 @@ final class Severity {
     }
 
     private void set(MBeanServerConnection server, double severity) throws IOException, JMException {
+        // The node may have taken it although the answer is lost.
+        isSteered |= severity != 0;
         server.setAttribute(new ObjectName(SNITCH), new Attribute("Severity", severity));
         set = severity;
+        isSteered = severity != 0;
     }
 
     /** Returns the address by which other nodes know this one. */

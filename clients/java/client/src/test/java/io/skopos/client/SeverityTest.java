@@ -1,6 +1,7 @@
 package io.skopos.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 
 import java.io.IOException;
 import java.net.InetAddress;
@@ -120,5 +121,39 @@ class SeverityTest {
         assertEquals(0, snitch.severity);
         severity.apply();
         assertEquals(0, snitch.severity, "it has ended");
+    }
+
+    @Test
+    void a_node_whose_connection_failed_is_given_back_as_well() throws IOException, JMException {
+        Path folder = TestSegment.folder();
+        TestSegment segment = TestSegment.create(folder, "n01");
+        segment.publish(segment.register("n01/rank/db@10.0.0.2/weight", TestSegment.F64), 0.1, 0);
+        segment.publish(segment.register("n01/rank/db@10.0.0.2/score", TestSegment.F64), 4.0, 0);
+        Severity severity = new Severity(
+                address, new RankReader(Segments.in(folder), "db"), new Candidates(Map.of(), System::nanoTime));
+        severity.apply();
+        assertEquals(4, snitch.severity);
+        severity.disconnect();
+        severity.reset();
+        assertEquals(0, snitch.severity);
+    }
+
+    @Test
+    void a_severity_without_a_score_has_its_reason() throws IOException, JMException {
+        Path folder = TestSegment.folder();
+        TestSegment segment = TestSegment.create(folder, "n01");
+        Severity severity = new Severity(
+                address, new RankReader(Segments.in(folder), "db"), new Candidates(Map.of(), System::nanoTime));
+        assertEquals(0, severity.apply());
+        assertEquals("no agent on this machine publishes the rank `db`; is `skopos agent` running?", severity.problem());
+        segment.publish(segment.register("n01/rank/db@10.0.0.1/weight", TestSegment.F64), 0.1, 0);
+        assertEquals(0, severity.apply());
+        assertEquals("no candidate of the rank has the address 10.0.0.2", severity.problem());
+        segment.publish(segment.register("n01/rank/db@10.0.0.2/weight", TestSegment.F64), 0.1, 0);
+        assertEquals(0, severity.apply());
+        assertEquals("the score of 10.0.0.2 is not known", severity.problem());
+        segment.publish(segment.register("n01/rank/db@10.0.0.2/score", TestSegment.F64), 0.0, 0);
+        assertEquals(0, severity.apply());
+        assertNull(severity.problem(), "the best node has severity 0 by its score");
     }
 }
