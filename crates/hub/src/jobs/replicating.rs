@@ -14,12 +14,10 @@ use super::replication::random;
 use super::sealed::OfSite;
 use super::shared::{AnyError, Shared, described, now};
 use super::store::Jobs;
+use super::troubles::Work;
 
 /// The file with the number of a folder.
 const STORAGE: &str = "storage";
-
-/// Place of the replica in the list of troubles.
-const REPLICATING: usize = 4;
 
 /// The most messages, and the most bytes of them, that are read at once. They wait in memory for the network.
 const MAX_MESSAGES: usize = 32;
@@ -85,7 +83,7 @@ impl Replicating {
     /// Notes what hinders the replication.
     fn note(&self, trouble: Option<String>) {
         let trouble = trouble.map(|why| format!("the replica: {why}"));
-        unpoisoned(self.shared.trouble.lock())[REPLICATING] = trouble;
+        unpoisoned(self.shared.troubles.lock()).set(Work::Replicating, trouble);
     }
 
     /// Takes an answer of the replica. Blocks.

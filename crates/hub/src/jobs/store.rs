@@ -32,6 +32,7 @@ use super::shared::{Shared, is_away, now};
 use super::stored::{Lookup, Session, StoreError, Stored, Visit};
 use super::storing::{Storing, WAIT_EVERY, producer_of};
 use super::threads::Threads;
+use super::troubles::Work;
 use super::turn::{StoreTurn, WaitingBytes};
 use crate::catalogue::{CataloguePlace, visibility};
 use crate::turns::block_on;
@@ -461,8 +462,14 @@ impl Jobs {
 
     /// Returns the last error of a commit, of sealing, of the catalogue or of the log of reads, if it is not mended.
     pub fn trouble(&self) -> Option<String> {
-        let trouble = unpoisoned(self.shared.trouble.lock()).iter().flatten().next().cloned();
+        let trouble = unpoisoned(self.shared.troubles.lock()).all().next().cloned();
         trouble.or_else(|| self.reads.trouble())
+    }
+
+    /// Returns a text about jobs that a search lacks, for people, while the catalogue cannot be written.
+    pub fn unlisted(&self) -> Option<String> {
+        let is_behind = unpoisoned(self.shared.troubles.lock()).has(Work::Telling);
+        is_behind.then(|| "jobs that changed since the catalogue cannot be written".to_owned())
     }
 
     /// Returns the name of the site.

@@ -68,6 +68,7 @@ impl Table for JobFindings {
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
+        scan.lacks(jobs.unlisted());
         let mut reading = jobs.reading(scan.caller(), Question::Findings);
         note_ids(&mut reading, scan);
         let mut filter = filter_of(scan);
