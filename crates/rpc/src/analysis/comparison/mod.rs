@@ -169,7 +169,7 @@ impl Default for Limits {
 /// The verdict of a gate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gate {
-    /// True if no callpath is worse than the limits.
+    /// True if a callpath was judged, and none is worse than the limits.
     pub passes: bool,
     /// The callpaths that are worse, with the reason.
     pub failures: Vec<GateFailure>,
@@ -188,7 +188,8 @@ pub struct GateFailure {
     pub reason: String,
 }
 
-/// Judges the second run of a comparison. A rise of the mean fails the gate if it is over the limit and not chance.
+/// Judges the second run of a comparison. A rise of the mean fails the gate if it is over the limit and not chance. A
+/// comparison without a callpath that can be judged does not pass: a run that went wrong would.
 pub fn gate(comparison: &Comparison, limits: &Limits) -> Gate {
     let mut gate = Gate { passes: true, failures: Vec::new(), judged: 0, not_judged: Vec::new() };
     for path in &comparison.paths {
@@ -210,7 +211,7 @@ pub fn gate(comparison: &Comparison, limits: &Limits) -> Gate {
     for names in &comparison.only_first {
         gate.not_judged.push((names.clone(), "the second run does not have it".to_owned()));
     }
-    gate.passes = gate.failures.is_empty();
+    gate.passes = gate.judged > 0 && gate.failures.is_empty();
     gate
 }
 

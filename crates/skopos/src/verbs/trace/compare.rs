@@ -78,6 +78,8 @@ fn row(path: &PathChange) -> Vec<String> {
     let change = path.change;
     let chance = match path.p_value {
         None => "too short to tell".to_owned(),
+        // The least value of the test is not zero.
+        Some(p) if path.is_significant && p < 0.001 => "no (p < 0.001)".to_owned(),
         Some(p) if path.is_significant => format!("no (p = {p:.3})"),
         Some(p) => format!("maybe (p = {p:.2})"),
     };
@@ -121,6 +123,9 @@ fn verdict(found: &Gate, limits: &Limits, out: &mut Out) -> Result<(), Failure> 
         found.judged,
         format::share(limits.mean_rise)
     ))?;
+    if found.judged == 0 {
+        out.line("  no callpath can be judged; `--calls` is the fewest calls of one in each run")?;
+    }
     for failure in &found.failures {
         out.line(format!("  {}: {}", callpath(&failure.names), printable(&failure.reason)))?;
     }
