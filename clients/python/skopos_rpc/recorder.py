@@ -2,6 +2,7 @@
 
 import collections
 import json
+import logging
 import os
 import re
 import resource
@@ -44,6 +45,7 @@ _UNSEEN = {
 }
 _SEEN = [name for name in record.INTERVALS if name not in _UNSEEN]
 
+_log = logging.getLogger("skopos_rpc")
 _recorders = weakref.WeakSet()
 
 
@@ -242,6 +244,8 @@ class Recorder:
         try:
             tracefile.write_all(self._file, data)
         except OSError as error:
+            if self._error is None:
+                _log.warning("%s: the trace cannot be written, and further calls are not recorded: %s", self.path, error)
             self._error = error
             self._lost += len(self._queue)
 
