@@ -120,6 +120,11 @@ fn jobs_are_compared_by_what_differs_first() {
     check("job_compare", &odd);
     let tags = json!({"field": "tag", "a": ["old"], "b": []});
     assert!(odd["metadata"].as_array().expect("a list").contains(&tags), "{odd}");
+    // `cpu_seconds` counts up: its sum is compared, and a mean over time is not.
+    let metrics = odd["metrics"].as_array().expect("a list").iter();
+    let metrics: Vec<&str> = metrics.filter_map(|pair| pair["metric"].as_str()).collect();
+    assert!(metrics.contains(&"mean resident_bytes"), "{metrics:?}");
+    assert!(!metrics.contains(&"mean cpu_seconds"), "{metrics:?}");
     let text = up.run(&["job", "compare", "7.g0", "7.g1"]).stdout;
     assert!(text.starts_with("metric") && text.contains("2.00"), "{text}");
 }

@@ -96,7 +96,7 @@ pub(super) fn fields(hub: &Hub, id: &Id) -> Result<Vec<Field>, Failure> {
 }
 
 /// Returns true if the values of a metric are sums since its beginning.
-fn is_counter(metric: &str) -> bool {
+pub(super) fn is_counter(metric: &str) -> bool {
     let name = metric.rsplit('/').next().unwrap_or(metric);
     name.ends_with("_total") || ["cpu_seconds", "read_bytes", "written_bytes"].contains(&name)
 }
