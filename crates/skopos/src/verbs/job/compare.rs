@@ -9,6 +9,7 @@ use skopos_term::{Failure, Global, Out, Style};
 
 use super::hub::{Hub, Id};
 use super::one::{Field, fields, is_counter, printable};
+use super::show::with_unit;
 
 /// `docs/json/job_compare.schema.json`.
 #[derive(Serialize)]
@@ -91,7 +92,7 @@ pub(crate) fn run(global: &Global, a: &str, b: &str) -> Result<ExitCode, Failure
 
 fn human(compared: &Compared, out: &mut Out) -> Result<(), Failure> {
     for pair in &compared.metadata {
-        let all = |values: &[String]| printable(&values.join(", "));
+        let all = |values: &[String]| with_unit(&pair.field, printable(&values.join(", ")));
         out.line(format!("{}: {} | {}", pair.field, all(&pair.a), all(&pair.b)))?;
     }
     let head = ["metric", &compared.a, &compared.b, "ratio"].map(str::to_owned).to_vec();
