@@ -67,8 +67,8 @@ pub enum PlaceError {
     NeedsHub,
     /// Another process uses the folder.
     #[error(
-        "another process uses the jobs in {folder}; each hub has a folder of state for itself, which \
-         SKOPOS_STATE names"
+        "another process uses the jobs in {folder}; each hub has a folder of state for itself, \
+         which SKOPOS_STATE names"
     )]
     InUse {
         /// The folder.

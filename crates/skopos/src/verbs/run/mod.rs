@@ -305,8 +305,8 @@ fn tell_without_traces(args: &RunArgs) {
     let Some(folder) = traces_of(args).filter(|_| !args.quiet) else { return };
     if let Err(skopos_rpc::Error::Input { .. }) = skopos_rpc::folder::Folder::open(&folder) {
         tell(format!(
-            "skopos: no service of the task wrote a trace to {}; a service that names a folder itself \
-             writes there",
+            "skopos: no service of the task wrote a trace to {}; a service that names a folder \
+             itself writes there",
             folder.display()
         ));
     }

@@ -51,8 +51,10 @@ fn human(found: &System, out: &mut Out) -> Result<(), Failure> {
             let all = all.collect::<Vec<_>>().join(", ");
             out.line(out.dim(&printable(&all)))?;
         }
-        let rows: Vec<Vec<String>> = process.series.iter().map(row).collect();
-        match rows.is_empty() {
+        let head = ["  variable", "over time", "mean", "most"].map(str::to_owned).to_vec();
+        let rows: Vec<Vec<String>> =
+            [head].into_iter().chain(process.series.iter().map(row)).collect();
+        match process.series.is_empty() {
             true => out.line("no variables")?,
             false => out.table(&rows, &[2, 3])?,
         }
