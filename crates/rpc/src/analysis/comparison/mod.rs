@@ -28,6 +28,8 @@ pub struct Comparison {
     pub only_first: Vec<Vec<String>>,
     /// Callpaths that only the second run has.
     pub only_second: Vec<Vec<String>>,
+    /// Callpaths of which one run has records of the callers alone, and the other one of the callees.
+    pub different_sides: Vec<Vec<String>>,
     /// Settings that differ: process name, key, value in the first and in the second run.
     pub settings: Vec<(String, String, Option<String>, Option<String>)>,
 }
@@ -65,10 +67,14 @@ pub fn compare(first: &Trace<'_>, second: &Trace<'_>) -> Result<Comparison, Erro
     let only = |of: &BTreeMap<Vec<String>, PathSums>, not: &BTreeMap<Vec<String>, PathSums>| {
         of.keys().filter(|names| !not.contains_key(*names)).cloned().collect()
     };
-    let mut paths: Vec<PathChange> = a
-        .iter()
-        .filter_map(|(names, sums)| Some(path(names, [seen(sums), seen(b.get(names)?)])))
-        .collect();
+    let (mut paths, mut different_sides): (Vec<PathChange>, _) = (Vec::new(), Vec::new());
+    for (names, sums) in &a {
+        let Some(others) = b.get(names) else { continue };
+        match common(sums, others) {
+            Some(sides) => paths.push(path(names, sides)),
+            None => different_sides.push(names.clone()),
+        }
+    }
     let known = paths.iter().enumerate();
     let mut p_values: Vec<(usize, f64)> =
         known.filter_map(|(at, path)| Some((at, path.p_value?))).collect();
@@ -83,6 +89,7 @@ pub fn compare(first: &Trace<'_>, second: &Trace<'_>) -> Result<Comparison, Erro
         paths,
         only_first: only(&a, &b),
         only_second: only(&b, &a),
+        different_sides,
         settings: settings(first, second),
     })
 }
@@ -104,6 +111,13 @@ fn callpaths(trace: &Trace<'_>) -> Result<BTreeMap<Vec<String>, PathSums>, Error
 fn seen(sums: &PathSums) -> &SideSums {
     let sides = [&sums.origin, &sums.target];
     sides.into_iter().find(|side| side.durations.count() > 0).unwrap_or(&sums.local)
+}
+
+/// Returns the side of a callpath of which both runs have records: the time of a caller has the way there and back, and that of
+/// a callee has not.
+fn common<'s>(a: &'s PathSums, b: &'s PathSums) -> Option<[&'s SideSums; 2]> {
+    let sides = [[&a.origin, &b.origin], [&a.target, &b.target], [&a.local, &b.local]];
+    sides.into_iter().find(|sides| sides.iter().all(|side| side.durations.count() > 0))
 }
 
 fn path(names: &[String], sides: [&SideSums; 2]) -> PathChange {
@@ -210,6 +224,10 @@ pub fn gate(comparison: &Comparison, limits: &Limits) -> Gate {
     }
     for names in &comparison.only_first {
         gate.not_judged.push((names.clone(), "the second run does not have it".to_owned()));
+    }
+    for names in &comparison.different_sides {
+        let why = "one run has records of its callers alone, and the other one of its callees";
+        gate.not_judged.push((names.clone(), why.to_owned()));
     }
     gate.passes = gate.judged > 0 && gate.failures.is_empty();
     gate

@@ -1,7 +1,8 @@
 use skopos_rpc::analysis::comparison::{Limits, compare, gate};
 use skopos_rpc::analysis::finding::{NodeFacts, RULES, Verdict, judge};
+use skopos_rpc::analysis::loader::{Loader as _, MemoryLoader};
 use skopos_rpc::analysis::trace::Trace;
-use skopos_rpc::synthetic::Service;
+use skopos_rpc::synthetic::{FRONT, Service};
 
 #[test]
 fn a_service_with_long_queues_is_told_to_use_more_streams() {
@@ -51,6 +52,27 @@ fn equal_runs_pass_a_gate_and_a_slower_one_does_not() {
     assert!(change.is_significant && change.change.low > 0.2, "{change:?}");
     // Slower in the other direction is an improvement.
     assert!(gate(&compare(&slow, &first).unwrap(), &Limits::default()).passes);
+}
+
+/// The time of a caller has the way there and back, and that of a callee has not.
+#[test]
+fn callers_of_one_run_are_not_compared_with_callees_of_another() {
+    let whole = Service { requests: 3000, ..Service::default() }.trace();
+    let of = |is_wanted: fn(&str) -> bool| {
+        let files = whole.names().iter().cloned().zip(whole.files().iter().cloned());
+        MemoryLoader::new(files.filter(|(name, _)| is_wanted(name)).collect())
+    };
+    let clients = of(|name| name.starts_with("client"));
+    let servers = of(|name| !name.starts_with("client"));
+    let [whole, clients, servers] =
+        [&whole, &clients, &servers].map(|loader| Trace::open(loader).unwrap());
+    let apart = compare(&clients, &servers).unwrap();
+    assert_eq!((apart.paths.len(), &apart.different_sides[..]), (0, &[vec![FRONT.to_owned()]][..]));
+    assert!(!gate(&apart, &Limits::default()).passes);
+    // Where both runs have the callees, these are compared.
+    let half = compare(&whole, &servers).unwrap();
+    let front = half.paths.iter().find(|path| path.names.len() == 1).unwrap();
+    assert_eq!((front.change.value, half.different_sides.len()), (0.0, 0));
 }
 
 #[test]

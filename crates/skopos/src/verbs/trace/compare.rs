@@ -70,6 +70,12 @@ fn human(found: &Comparison, out: &mut Out) -> Result<(), Failure> {
             out.line(format!("only in the {what} run: {}", callpath(names)))?;
         }
     }
+    for names in &found.different_sides {
+        out.line(format!(
+            "callers alone in one run, and callees in the other one: {}",
+            callpath(names)
+        ))?;
+    }
     Ok(())
 }
 
