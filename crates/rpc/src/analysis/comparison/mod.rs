@@ -64,12 +64,13 @@ pub struct PathChange {
 /// A file cannot be read any more.
 pub fn compare(first: &Trace<'_>, second: &Trace<'_>) -> Result<Comparison, Error> {
     let (a, b) = (callpaths(first)?, callpaths(second)?);
-    let only = |of: &BTreeMap<Vec<String>, PathSums>, not: &BTreeMap<Vec<String>, PathSums>| {
-        of.keys().filter(|names| !not.contains_key(*names)).cloned().collect()
+    let only = |of: &BTreeMap<Key, PathSums>, not: &BTreeMap<Key, PathSums>| {
+        of.keys().filter(|key| !not.contains_key(*key)).map(|(names, _)| names.clone()).collect()
     };
     let (mut paths, mut different_sides): (Vec<PathChange>, _) = (Vec::new(), Vec::new());
-    for (names, sums) in &a {
-        let Some(others) = b.get(names) else { continue };
+    for (key, sums) in &a {
+        let Some(others) = b.get(key) else { continue };
+        let names = &key.0;
         match common(sums, others) {
             Some(sides) => paths.push(path(names, sides)),
             None => different_sides.push(names.clone()),
@@ -94,16 +95,21 @@ pub fn compare(first: &Trace<'_>, second: &Trace<'_>) -> Result<Comparison, Erro
     })
 }
 
-/// The sums of all callpaths by their names; colliding hashes and processes do not matter between runs.
-fn callpaths(trace: &Trace<'_>) -> Result<BTreeMap<Vec<String>, PathSums>, Error> {
+/// The names of a callpath and its hash: callers without a record have no names, and their callees are told apart by the hash.
+/// Of colliding hashes the names tell.
+type Key = (Vec<String>, u64);
+
+/// The sums of all callpaths; processes do not matter between runs.
+fn callpaths(trace: &Trace<'_>) -> Result<BTreeMap<Key, PathSums>, Error> {
     let mut collector = Collector::default();
     trace.stream(&mut collector)?;
     let called = |sums: &PathSums| seen(sums).durations.count() > 0;
     let paths = collector.paths.into_iter().enumerate().filter(|(_, sums)| called(sums));
     Ok(paths
         .map(|(id, sums)| {
-            let names = trace.reader.callpaths.names(id as u32);
-            (names.into_iter().map(str::to_owned).collect(), sums)
+            let (callpaths, id) = (&trace.reader.callpaths, id as u32);
+            let names = callpaths.names(id).into_iter().map(str::to_owned).collect();
+            ((names, callpaths.get(id).hash), sums)
         })
         .collect())
 }

@@ -2,7 +2,11 @@ use skopos_rpc::analysis::comparison::{Limits, compare, gate};
 use skopos_rpc::analysis::finding::{NodeFacts, RULES, Verdict, judge};
 use skopos_rpc::analysis::loader::{Loader as _, MemoryLoader};
 use skopos_rpc::analysis::trace::Trace;
+use skopos_rpc::folder::Folder;
 use skopos_rpc::synthetic::{FRONT, Service};
+use skopos_rpc::{Options, Recorder, Status};
+
+use crate::support::Place;
 
 #[test]
 fn a_service_with_long_queues_is_told_to_use_more_streams() {
@@ -73,6 +77,35 @@ fn callers_of_one_run_are_not_compared_with_callees_of_another() {
     let half = compare(&whole, &servers).unwrap();
     let front = half.paths.iter().find(|path| path.names.len() == 1).unwrap();
     assert_eq!((front.change.value, half.different_sides.len()), (0.0, 0));
+}
+
+/// Callees of different callers have one name in the trace of their server, which does not know the callers.
+#[test]
+fn callees_of_unknown_callers_are_compared_by_caller() {
+    let place = Place::new();
+    let start = |name: &str| {
+        let folder = place.0.path().join(name);
+        std::fs::create_dir(&folder).expect("a new folder");
+        let options = Options::new(name).dir(place.run()).trace_folder(&folder).budget(None);
+        (Recorder::start(options).expect("started"), folder)
+    };
+    let ((client, _), (server, folder)) = (start("client"), start("kv"));
+    for (caller, calls) in [("read", 3), ("write", 2)] {
+        for _ in 0..calls {
+            let outer = client.origin(client.rpc(caller), None);
+            let inner = client.origin(client.rpc("put"), Some(&outer.context()));
+            server.target(server.rpc("put"), &inner.context()).end(Status::Ok);
+            inner.end(Status::Ok);
+            outer.end(Status::Ok);
+        }
+    }
+    [client, server].iter().for_each(|recorder| recorder.close().expect("closed"));
+    let loader = Folder::open(&folder).expect("a trace");
+    let trace = Trace::open(&loader).expect("readable");
+    let same = compare(&trace, &trace).expect("readable");
+    let mut calls: Vec<u64> = same.paths.iter().map(|path| path.calls[0]).collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [2, 3]);
 }
 
 #[test]
