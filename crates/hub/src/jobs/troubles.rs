@@ -20,7 +20,7 @@ pub(super) enum Work {
     Telling,
     /// Segments are merged and removed.
     Chores,
-    /// Records are sent to the replica. Its task prints its own warnings.
+    /// Records are sent to the replica. Its task prints why a stream ended.
     Replicating,
 }
 
@@ -32,7 +32,7 @@ impl Work {
             Self::Sealing => "jobs cannot be sealed",
             Self::Telling => "the catalogue of jobs cannot be written, so jobs are not found",
             Self::Chores => "segments of jobs cannot be merged or removed",
-            Self::Replicating => "jobs cannot be sent to the replica",
+            Self::Replicating => "some records of jobs have no copy",
         }
     }
 }
