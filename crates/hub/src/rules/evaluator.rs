@@ -21,7 +21,7 @@ use super::state::{ActionOutcome, LastEvaluation, RuleCounts, RuleState};
 use crate::config::Action;
 
 /// Maximum time for one answer. A statement that takes as long is asked every 100 seconds.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Length of a rule's shortest interval, in durations of its last evaluation: a rule uses a tenth of the thread's time at
 /// most.
