@@ -125,7 +125,8 @@ fn a_hub_warns_once_of_a_rule_that_fails() {
     let args = ["up", "--for", "1s", "--config", config.to_str().expect("UTF-8")];
     let ran = run(dir.path(), &[&args[..], &listeners(&[])].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(ran.stderr.matches("warning: the rule `typo` fails: line 1").count(), 1, "{ran:?}");
+    let warnings = ran.stderr.matches("warning: the rule `typo` fails: line 1");
+    assert_eq!(warnings.count(), 1, "{ran:?}");
 }
 
 #[test]
