@@ -110,6 +110,19 @@ pub fn estimate(records: &[Record], minimize: Minimize, max_risk: f64) -> Option
 /// Does the same with evidence, the oldest first: older tasks count less, and an attempt that a limit ended
 /// counts as a task that needs more. Returns `None` without a task that ended by itself.
 pub fn estimate_from(evidence: &[Evidence], minimize: Minimize, max_risk: f64) -> Option<Estimate> {
+    let (weighted, count) = weighed(evidence)?;
+    choose(weighted, minimize, max_risk).map(|chosen| Estimate { count, ..chosen })
+}
+
+/// Returns the expected cost of giving `allocation` first and `maximum` after that, judged by the evidence of
+/// [`estimate_from`], so that its choice can be compared with others. Returns `None` without a task that ended by itself.
+pub fn judge_from(evidence: &[Evidence], allocation: f64, maximum: f64) -> Option<Estimate> {
+    let (weighted, count) = weighed(evidence)?;
+    Some(Estimate { count, ..judge_weighted(&weighted, allocation, maximum) })
+}
+
+/// Returns evidence with its weights, and the number of tasks that ended by themselves; `None` without one.
+fn weighed(evidence: &[Evidence]) -> Option<(Vec<Weighted>, usize)> {
     let sound = evidence.iter().rev().filter(|one| is_sound(&one.record));
     let mut whole: Vec<Weighted> = Vec::new();
     let mut censored: Vec<Weighted> = Vec::new();
@@ -122,8 +135,7 @@ pub fn estimate_from(evidence: &[Evidence], minimize: Minimize, max_risk: f64) -
         return None;
     }
     let count = whole.len();
-    choose(redistributed(whole, censored), minimize, max_risk)
-        .map(|chosen| Estimate { count, ..chosen })
+    Some((redistributed(whole, censored), count))
 }
 
 /// Gives the weight of each attempt that a limit ended to the tasks that needed more than its limit, in proportion to theirs.
