@@ -117,7 +117,9 @@ pub fn estimate_from(evidence: &[Evidence], minimize: Minimize, max_risk: f64) -
 /// Returns the expected cost of giving `allocation` first and `maximum` after that, judged by the evidence of
 /// [`estimate_from`], so that its choice can be compared with others. Returns `None` without a task that ended by itself.
 pub fn judge_from(evidence: &[Evidence], allocation: f64, maximum: f64) -> Option<Estimate> {
-    let (weighted, count) = weighed(evidence)?;
+    let (mut weighted, count) = weighed(evidence)?;
+    // Sums in one order are equal to the last digit.
+    sort(&mut weighted);
     Some(Estimate { count, ..judge_weighted(&weighted, allocation, maximum) })
 }
 
@@ -173,8 +175,12 @@ struct Weighted {
     weight: f64,
 }
 
+fn sort(all: &mut [Weighted]) {
+    all.sort_by(|a, b| a.record.value.total_cmp(&b.record.value));
+}
+
 fn choose(mut sorted: Vec<Weighted>, minimize: Minimize, max_risk: f64) -> Option<Estimate> {
-    sorted.sort_by(|a, b| a.record.value.total_cmp(&b.record.value));
+    sort(&mut sorted);
     let maximum = sorted.last()?.record.value;
     let allocation = match minimize {
         Minimize::Retries => maximum,
