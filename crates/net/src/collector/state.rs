@@ -20,7 +20,8 @@ pub const MAX_NODES: usize = 4096;
 /// The most hops that a path keeps. A stack has room for at most 252 words, so more hops have few values.
 const MAX_HOPS: usize = 64;
 
-/// Nanoseconds by which the reports of a datagram may be older than those before it, if its number leaps. Longer than any queue.
+/// Nanoseconds by which the reports of a datagram may be older than those of the last minute, if its number leaps. Longer than any
+/// queue; a node whose clock was set back is heard again after this time.
 const MAX_BACK_NS: u64 = 60_000_000_000;
 
 /// Bits of the number of a datagram, and of a packet.
@@ -98,6 +99,8 @@ pub(super) struct NodeState {
     sequence: Sequence,
     /// The newest time of a report, in nanoseconds of the node's clock.
     newest_ns: u64,
+    /// The newest time of a report in the last minute, and the time at which it came, in nanoseconds of this clock.
+    recent: (u64, u64),
     pub(super) reports: u64,
     pub(super) drops: u64,
     pub(super) congested: u64,
@@ -106,7 +109,7 @@ pub(super) struct NodeState {
 impl Default for NodeState {
     fn default() -> Self {
         let sequence = Sequence::new(DATAGRAM_BITS);
-        Self { sequence, newest_ns: 0, reports: 0, drops: 0, congested: 0 }
+        Self { sequence, newest_ns: 0, recent: (0, 0), reports: 0, drops: 0, congested: 0 }
     }
 }
 
@@ -116,14 +119,22 @@ impl NodeState {
     }
 
     /// Notes the number of a datagram, and returns true if the number was seen before.
-    fn is_replay(&mut self, number: u32, newest: Option<u64>) -> bool {
+    fn is_replay(&mut self, number: u32, newest: Option<u64>, now: u64) -> bool {
+        let (recent_ns, recent_at) = self.recent;
+        let is_recent = now.saturating_sub(recent_at) <= MAX_BACK_NS;
+        let is_old = newest.is_some_and(|time| time.saturating_add(MAX_BACK_NS) < recent_ns);
         // Numbers come again after four million datagrams, so a datagram that was recorded before that may have one that is ahead.
-        let is_old = newest.is_some_and(|time| time.saturating_add(MAX_BACK_NS) < self.newest_ns);
-        if is_old && self.sequence.is_leap(number) {
+        if is_recent && is_old && self.sequence.is_leap(number) {
             return true;
         }
         let place = note_newer(&mut self.sequence, number, newest, &mut self.newest_ns);
-        matches!(place, Place::Old)
+        if place == Place::Old {
+            return true;
+        }
+        if let Some(time) = newest.filter(|time| *time >= recent_ns || !is_recent) {
+            self.recent = (time, now);
+        }
+        false
     }
 }
 
@@ -221,7 +232,7 @@ impl State {
         counts: &mut CollectorCounts,
     ) -> bool {
         let Some(node) = self.nodes.entry(group.node, now, counts) else { return true };
-        !node.is_replay(group.sequence, newest)
+        !node.is_replay(group.sequence, newest, now)
     }
 
     /// Notes a report.

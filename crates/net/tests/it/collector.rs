@@ -307,6 +307,13 @@ fn a_recorded_datagram_is_refused_after_its_number_came_again() {
     let mut facts = Facts::default();
     collector.publish(&mut facts);
     assert_eq!(facts.get("int_node/9/lost_total"), Some("0"));
+    // A node whose clock was set back, and of which many datagrams were lost, is heard again after a minute.
+    for (number, at_ms, second) in [(500, 0, 30), (501, 10, 62), (502, 20, 62)] {
+        let mut bytes = Datagram { at_ms, ..Datagram::new(number) }.bytes();
+        key.append(&mut bytes);
+        collector.handle(from(), &bytes, Duration::from_secs(second));
+    }
+    assert_eq!((collector.counts().reports, collector.counts().replays), (4, 2));
 }
 
 #[test]
