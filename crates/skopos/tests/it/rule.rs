@@ -123,7 +123,7 @@ fn a_hub_warns_once_of_a_rule_that_fails() {
     let text = "[[rule]]\nname = 'typo'\nwhen = 'SELEC 1'\nevery = '100ms'\n";
     std::fs::write(&config, format!("{text}then = {{ publish = 'app/x' }}\n")).expect("written");
     let args = ["up", "--for", "1s", "--config", config.to_str().expect("UTF-8")];
-    let ran = run(dir.path(), &[&args[..], &listeners(&[])].concat());
+    let ran = run(dir.path(), &[&args[..], &listeners(&[])[..]].concat());
     assert_eq!(ran.code, 0, "{ran:?}");
     let warnings = ran.stderr.matches("warning: the rule `typo` fails: line 1");
     assert_eq!(warnings.count(), 1, "{ran:?}");
