@@ -24,7 +24,7 @@ const MIN_DISK_MB: u32 = 16;
 /// The largest disk: its file system is made in seconds, and its image is shorter than the longest file of ext4.
 const MAX_DISK_MB: u32 = 1_000_000;
 
-/// The slowest disk: the kernel asks for at most a mebibyte at once, for which it waits ten seconds.
+/// The slowest disk: the kernel asks for at most 128 KiB at once, for which it waits 1.3 seconds.
 const MIN_DISK_RATE_MB: f64 = 0.1;
 
 /// The fastest disk: any machine is slower.
