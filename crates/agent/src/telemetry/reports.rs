@@ -23,9 +23,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Beginnings of topics that are not judged: the work of the agent itself, and what others report.
 const NOT_JUDGED: [&str; 6] = ["self", "path", "port", "int_node", "telemetry", "anomaly_report"];
 
-/// The most samples between two reports; more are judged at once.
-const MAX_SAMPLES: usize = 16_384;
-
 /// The sender.
 pub(crate) struct AnomalyReports {
     reporter: Reporter,
@@ -33,6 +30,7 @@ pub(crate) struct AnomalyReports {
     /// The judged metrics by the number of their sensor and their index in its table.
     handles: Vec<Vec<Option<Handle>>>,
     metrics: u64,
+    /// The numbers of a poll, kept for its memory.
     samples: Vec<(Handle, f64)>,
     interval: Duration,
     due: Duration,
@@ -91,7 +89,7 @@ impl AnomalyReports {
         Ok((sender, facts))
     }
 
-    /// Takes the values of the latest poll of the sensor with this number.
+    /// Judges the values of the latest poll, at `time`, of the sensor with this number.
     pub(crate) fn take(
         &mut self,
         number: usize,
@@ -120,14 +118,14 @@ impl AnomalyReports {
                 }
             }
         }
+        self.samples.clear();
         for &(index, value) in &yielded.numbers {
             if let Some(Some(handle)) = self.handles[number].get(index as usize) {
                 self.samples.push((*handle, value.as_f64()));
             }
         }
-        if self.samples.len() >= MAX_SAMPLES {
-            self.judge(time);
-        }
+        // At once: polls between two reports have times of their own, and rates are of these times.
+        self.reporter.observe(time, &self.samples);
     }
 
     fn join(&mut self, writer: &VertexWriter, metric: &Metric) -> Option<Handle> {
@@ -139,18 +137,17 @@ impl AnomalyReports {
         self.reporter.join(name, metric.kind, metric.unit)
     }
 
-    /// Judges the samples since the last report, and reports if a report is due and something is unusual.
+    /// Reports if a report is due and something is unusual.
     pub(crate) fn run(&mut self, time: Timestamp, now: Duration) {
         if self.due <= now {
             self.due = now + self.interval;
-            self.judge(time);
+            self.report(time);
         }
     }
 
-    fn judge(&mut self, time: Timestamp) {
-        let packet = self.reporter.tick(time, &self.samples);
+    fn report(&mut self, time: Timestamp) {
+        let packet = self.reporter.report(time);
         let is_sent = packet.is_none_or(|packet| self.socket.send(packet).is_ok());
-        self.samples.clear();
         if let Ok(mut shared) = self.shared.lock() {
             shared.counts = self.reporter.counts();
             shared.metrics = self.metrics;

@@ -41,6 +41,10 @@ static OBJECT: &[u8] =
 /// The values that the programs need from the kernel's types.
 const FIELDS: &str = include_str!("../../bpf/fields.h");
 
+/// The most events of one call of [`Plane::events`]: twice those for which the buffer has room, so that a flood of packets does not
+/// keep the caller for ever.
+pub const MAX_EVENTS: usize = 4096;
+
 /// The number of counters: `COUNTS` of `bpf/tables.h`.
 const COUNTS: u32 = 10;
 
@@ -188,10 +192,12 @@ impl Plane {
         self.ports.get(&index, 0).map(|bytes| PortState::read(&bytes)).map_err(map_error)
     }
 
-    /// Calls `take` with each waiting event. Returns the number of events.
+    /// Calls `take` with each waiting event, and with at most [`MAX_EVENTS`]. Returns the number of events.
     pub fn events(&mut self, mut take: impl FnMut(&Event<'_>)) -> usize {
         let mut count = 0;
-        while let Some(item) = self.events.next() {
+        while count < MAX_EVENTS
+            && let Some(item) = self.events.next()
+        {
             if let Some(event) = Event::read(&item) {
                 take(&event);
             }

@@ -139,7 +139,9 @@ impl Device {
         SystemRandom::new().fill(&mut random).map_err(|_| no_random())?;
         let id = i32::from_ne_bytes(random) & i32::MAX;
         let message = self.session.write(id, &flight.request, now);
-        flight.deadline = now + self.settings.timeout * 2u32.saturating_pow(flight.attempt);
+        let patience = self.settings.timeout * 2u32.saturating_pow(flight.attempt);
+        // A poll lasts no longer than its interval.
+        flight.deadline = (now + patience).min(flight.began + self.settings.interval);
         counts.requests += 1;
         // A device that refuses connections, or a full queue, is as silent as a lost datagram: the timeout sees it.
         let _ = flight.socket.send(&message);
@@ -176,7 +178,10 @@ impl Device {
             return Ok(self.end(now, Some(Unknown::TooLong), counts));
         }
         if now.saturating_sub(flight.began) >= self.settings.interval {
-            return Ok(self.end(now, Some(Unknown::TooLong), counts));
+            let is_silent = flight.attempt > 0 || !flight.poll.is_answered();
+            counts.timeouts += u64::from(is_silent);
+            let why = if is_silent { Unknown::NoAnswer } else { Unknown::TooLong };
+            return Ok(self.end(now, Some(why), counts));
         }
         if now < flight.deadline {
             return Ok(None);

@@ -135,6 +135,25 @@ fn a_silent_device_is_given_up_and_asked_more_rarely() {
 }
 
 #[test]
+fn a_device_that_is_silent_for_an_interval_did_not_answer() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut settings = v2c("sw1", socket.local_addr().expect("bound"), folder.path(), "public");
+    // Three requests with their timeouts take seven seconds.
+    settings.interval = Duration::from_secs(5);
+    let mut poller = Poller::new(&[settings]).expect("a poller");
+    let mut facts = Facts::default();
+    for (at, wait) in [(0, 1), (1, 2), (3, 2)] {
+        let next = poller.turn(Duration::from_secs(at), &mut facts).expect("a turn");
+        assert_eq!(next, Duration::from_secs(wait), "at {at} s");
+    }
+    poller.turn(Duration::from_secs(5), &mut facts).expect("a turn");
+    let counts = poller.counts();
+    assert_eq!((counts.requests, counts.timeouts, counts.failed_polls), (3, 3, 1));
+    assert!(about(&facts).contains("did not answer"), "{}", about(&facts));
+}
+
+#[test]
 fn answers_that_are_not_the_answer_are_refused_and_the_good_one_is_taken() {
     let mut agent = Agent::new(|request| {
         let whole = good(&request);

@@ -173,9 +173,13 @@ fn human(
     };
     let title = out.bold(&title);
     out.line(title)?;
+    let firing = match trial.firing {
+        1 => "1 subject fires".to_owned(),
+        subjects => format!("{subjects} subjects fire"),
+    };
     out.line(format!(
-        "  evaluated at {} moments from {from}, over {} samples of {} topics; {} subjects fire at the end",
-        trial.moments, trial.samples, trial.topics, trial.firing
+        "  evaluated at {} moments from {from}, over {} samples of {} topics; {firing} at the end",
+        trial.moments, trial.samples, trial.topics
     ))?;
     Ok(())
 }
