@@ -52,14 +52,6 @@ impl Sequence {
         }
     }
 
-    /// Returns true if a number is ahead of all before it by more than [`WINDOW`].
-    pub(super) fn is_leap(&self, number: u32) -> bool {
-        self.highest.is_some_and(|highest| {
-            let ahead = number.wrapping_sub(highest) & self.mask;
-            ahead > WINDOW && ahead <= RESTART
-        })
-    }
-
     /// Notes a number.
     pub(super) fn note(&mut self, number: u32) -> Place {
         let place = self.place(number);

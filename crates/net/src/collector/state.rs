@@ -20,8 +20,8 @@ pub const MAX_NODES: usize = 4096;
 /// The most hops that a path keeps. A stack has room for at most 252 words, so more hops have few values.
 const MAX_HOPS: usize = 64;
 
-/// Nanoseconds by which the reports of a datagram may be older than those of the last minute, if its number leaps. Longer than any
-/// queue; a node whose clock was set back is heard again after this time.
+/// Nanoseconds by which the reports of a datagram may be older than those of the last minute. Longer than any queue; a node
+/// whose clock was set back further is heard again after this time.
 const MAX_BACK_NS: u64 = 60_000_000_000;
 
 /// Bits of the number of a datagram, and of a packet.
@@ -118,13 +118,13 @@ impl NodeState {
         self.sequence.lost()
     }
 
-    /// Notes the number of a datagram, and returns true if the number was seen before.
+    /// Notes the number of a datagram, and returns true if the datagram was seen before.
     fn is_replay(&mut self, number: u32, newest: Option<u64>, now: u64) -> bool {
         let (recent_ns, recent_at) = self.recent;
         let is_recent = now.saturating_sub(recent_at) <= MAX_BACK_NS;
         let is_old = newest.is_some_and(|time| time.saturating_add(MAX_BACK_NS) < recent_ns);
-        // Numbers come again after four million datagrams, so a datagram that was recorded before that may have one that is ahead.
-        if is_recent && is_old && self.sequence.is_leap(number) {
+        // Numbers come again after four million datagrams, so a datagram that was recorded before that may have the next one.
+        if is_recent && is_old {
             return true;
         }
         let place = note_newer(&mut self.sequence, number, newest, &mut self.newest_ns);
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// Notes a datagram with the newest time of its reports; returns false if its number was seen before.
+    /// Notes a datagram with the newest time of its reports; returns false if it was seen before.
     pub(super) fn note_group(
         &mut self,
         group: &Group,
