@@ -15,6 +15,7 @@ use skopos_shm::VertexWriter;
 
 use super::causes::with_causes;
 use super::facts::FactTable;
+use crate::beat::nearest_beat;
 use crate::sink::{Change, Yielded};
 
 /// The time between two reports, unless configured.
@@ -140,7 +141,8 @@ impl AnomalyReports {
     /// Reports if a report is due and something is unusual.
     pub(crate) fn run(&mut self, time: Timestamp, now: Duration) {
         if self.due <= now {
-            self.due = now + self.interval;
+            // On a beat, as polls are: a wake that comes earlier after its beat than the one before has its report, too.
+            self.due = nearest_beat(now + self.interval, self.interval);
             self.report(time);
         }
     }
@@ -177,5 +179,92 @@ impl Sensor for SentFacts {
             sink.set(metric, "", value.into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skopos_model::schema::tcp::{ESTABLISHED_RESETS_TOTAL, FAMILY};
+    use skopos_net::anomaly::Packet;
+    use skopos_sense::FactId;
+    use skopos_shm::Publisher;
+
+    use super::*;
+    use crate::probe::Probe;
+
+    /// The time between two polls, which is not that between two reports.
+    const POLL_EVERY: Duration = Duration::from_millis(750);
+
+    /// The time at which the rate changes: after a detector has learned.
+    const CHANGE: Duration = Duration::from_secs(742);
+
+    /// A counter that grows by 4 a second before [`CHANGE`], and by 100 a second after that.
+    struct Resets {
+        fact: Option<FactId>,
+        total: u64,
+    }
+
+    impl Sensor for Resets {
+        fn family(&self) -> &'static Family {
+            &FAMILY
+        }
+
+        fn poll(&mut self, tick: &mut Tick<'_>) -> io::Result<()> {
+            let sink = &mut *tick.sink;
+            let fact =
+                *self.fact.get_or_insert_with(|| sink.register(&ESTABLISHED_RESETS_TOTAL, ""));
+            self.total += if tick.monotonic < CHANGE { 3 } else { 75 };
+            tick.set(fact, self.total);
+            Ok(())
+        }
+    }
+
+    /// Returns a sender, and the socket to which it sends.
+    fn opened() -> (AnomalyReports, UdpSocket) {
+        let receiver = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let to = receiver.local_addr().expect("bound");
+        let opened = AnomalyReports::open(to, &[7; 32], "n01", None);
+        let (reports, _) = opened.map_err(|skip| skip.reason).expect("a route");
+        (reports, receiver)
+    }
+
+    /// Returns a time of the day.
+    fn at(now: Duration) -> Timestamp {
+        Timestamp::from_nanos(1_800_000_000_000_000_000).saturating_add(now)
+    }
+
+    #[test]
+    fn polls_between_two_reports_are_judged_at_their_own_times() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let publisher = Publisher::builder("reports").dir(folder.path()).create();
+        let publisher = publisher.expect("a segment");
+        let sensor = Box::new(Resets { fact: None, total: 1000 });
+        let mut probe = Probe::new(&publisher, &"n01".into(), sensor).expect("room");
+        let (mut reports, receiver) = opened();
+        for poll in 1..=1000 {
+            let now = POLL_EVERY * poll;
+            let outcome = probe.poll((at(now), now));
+            reports.take(0, (probe.yielded(), probe.facts()), outcome.time);
+            reports.run(at(now), now);
+        }
+        let counts = reports.reporter.counts();
+        assert_eq!((counts.packets, counts.samples.backwards), (1, 0), "{counts:?}");
+        let mut buffer = [0; 2048];
+        let bytes = receiver.recv(&mut buffer).expect("a packet");
+        let packet = Packet::decode_unverified(&buffer[..bytes]).expect("ours");
+        let seen: Vec<f64> = packet.entries.iter().map(|entry| entry.seen).collect();
+        assert_eq!(seen, [100.0], "the rate between two polls");
+        assert_eq!(packet.names[1].name, "tcp/established_resets_total");
+    }
+
+    #[test]
+    fn a_wake_that_comes_earlier_after_its_beat_has_its_report() {
+        let (mut reports, _receiver) = opened();
+        for (wake, due) in [(10_000_300, 11), (11_000_100, 12), (12_000_200, 13)] {
+            let now = Duration::from_micros(wake);
+            assert!(reports.due <= now, "{:?} after {now:?}", reports.due);
+            reports.run(at(now), now);
+            assert_eq!(reports.due, Duration::from_secs(due));
+        }
     }
 }
