@@ -412,7 +412,7 @@ async fn a_schema_that_changes_in_mid_job_is_exported_with_the_names_of_its_time
 fn jobs_that_a_full_disk_keeps_out_of_the_catalogue_are_named_as_missing() {
     let dir = runtime_dir();
     let script = r#"
-        mkdir "$SKOPOS_STATE" && mount -t tmpfs -o size=2m none "$SKOPOS_STATE" || exit 77
+        mkdir "$SKOPOS_STATE" && mount -t tmpfs -o size=16m none "$SKOPOS_STATE" || exit 77
         "$0" hub --http none --flight none >/dev/null 2>"$SKOPOS_DIR/told" & hub=$!
         until "$0" jobs >/dev/null 2>&1; do kill -0 $hub || exit 78; sleep 0.1; done
         "$0" run --name first -- true
