@@ -14,6 +14,7 @@ use skopos_hub::rule_trial::{Trial, try_rule};
 use skopos_model::{Timestamp, duration, nearest_name};
 use skopos_shm::Host;
 use skopos_steer::rule::{Event, Kind};
+use skopos_term::format::count;
 use skopos_term::{Failure, Global, Out, Style};
 
 #[derive(Debug, Args)]
@@ -24,13 +25,13 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Begin this long ago
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse, allow_hyphen_values = true)]
     since: Duration,
     /// End this long ago
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse, allow_hyphen_values = true)]
     until: Duration,
     /// Time between two evaluations [default: as configured]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     every: Option<Duration>,
     /// Include the history in this folder
     #[arg(long, value_name = "DIR")]
@@ -178,8 +179,10 @@ fn human(
         subjects => format!("{subjects} subjects fire"),
     };
     out.line(format!(
-        "  evaluated at {} moments from {from}, over {} samples of {} topics; {firing} at the end",
-        trial.moments, trial.samples, trial.topics
+        "  evaluated at {} from {from}, over {} of {}; {firing} at the end",
+        count(trial.moments, "moment"),
+        count(trial.samples as u64, "sample"),
+        count(trial.topics as u64, "topic")
     ))?;
     Ok(())
 }
