@@ -246,7 +246,7 @@ impl Reader {
                 true
             }
             Frame::Counters(counters) => {
-                // Those of a copy may be older.
+                // The counters of a copy may be older.
                 if part.frames >= part.known_frames {
                     self.counters[part.process as usize] = counters;
                 }
@@ -269,7 +269,7 @@ impl Reader {
     /// ended.
     fn is_fresh(&mut self, part: &mut Part, records: &Records<'_>) -> bool {
         if part.key.is_none()
-            && let Some(first) = records.bytes.first_chunk()
+            && let Some(first) = records.bytes.first_chunk::<RECORD_BYTES>()
         {
             let key = (part.process, records.thread, *first);
             part.known_frames = self.read_frames.get(&key).copied().unwrap_or(0);

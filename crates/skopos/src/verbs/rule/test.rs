@@ -14,7 +14,7 @@ use skopos_hub::rule_trial::{Trial, try_rule};
 use skopos_model::{Timestamp, duration, nearest_name};
 use skopos_shm::Host;
 use skopos_steer::rule::{Event, Kind};
-use skopos_term::format::count;
+use skopos_term::format::{count, printable};
 use skopos_term::{Failure, Global, Out, Style};
 
 #[derive(Debug, Args)]
@@ -128,6 +128,7 @@ pub(crate) fn run(global: &Global, args: &TestArgs) -> Result<ExitCode, Failure>
         Style::Plain => {
             for event in &trial.events {
                 let EventJson { time, event, subject, action, reason, .. } = EventJson::of(event);
+                let (subject, reason) = (printable(subject), printable(reason));
                 out.line(format!("{time}\t{event}\t{subject}\t{action}\t{reason}"))?;
             }
         }
@@ -161,8 +162,8 @@ fn human(
     let mut rows = vec![["TIME", "EVENT", "ACTION", "SUBJECT"].map(str::to_owned).to_vec()];
     for event in &trial.events {
         let EventJson { time, event, subject, action, reason, .. } = EventJson::of(event);
-        let subject = if reason.is_empty() { subject } else { reason };
-        rows.push([&time, event, action, subject].map(str::to_owned).to_vec());
+        let subject = printable(if reason.is_empty() { subject } else { reason });
+        rows.push([time.as_str(), event, action, subject.as_str()].map(str::to_owned).to_vec());
     }
     if rows.len() > 1 {
         out.table(&rows, &[])?;
