@@ -15,6 +15,7 @@ use skopos_model::Timestamp;
 use skopos_model::job::JobId;
 use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
+use skopos_store::history;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
     Filter, Intake, IntakeLimits, JobEntry, JobRow, Page, PageRequest, PartsOfJobs, Progress,
@@ -380,7 +381,8 @@ impl Jobs {
     }
 
     /// Returns the sealed parts of jobs that the caller may read and that `is_named`, with the names of their segments. Jobs
-    /// without a record in `times` are left out.
+    /// without a record in `times` are left out. So are segments whose list of parts is damaged; their errors are returned,
+    /// too.
     ///
     /// # Errors
     /// There are more than `most` parts, or the catalogue or a segment cannot be read.
@@ -390,11 +392,11 @@ impl Jobs {
         times: Option<&RangeInclusive<Timestamp>>,
         most: usize,
         is_named: &dyn Fn(&JobId) -> bool,
-    ) -> Result<PartsOfJobs, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<(PartsOfJobs, Vec<history::Error>), Box<dyn std::error::Error + Send + Sync>> {
         let times = times.map(|range| (range.start().as_nanos(), range.end().as_nanos()));
         let visible = match visibility(caller) {
             Visibility::Everything => None,
-            Visibility::Nothing => return Ok(PartsOfJobs::new()),
+            Visibility::Nothing => return Ok(Default::default()),
             own @ Visibility::Own { .. } => Some(self.visible_ids(own)?),
         };
         let is_wanted = |id: &JobId| {
@@ -427,7 +429,7 @@ impl Jobs {
         id: &JobId,
         number: u32,
         only: Option<&str>,
-    ) -> Result<Option<Vec<StoredRecord>>, skopos_store::history::Error> {
+    ) -> Result<Option<Vec<StoredRecord>>, history::Error> {
         let lts = &self.shared.lts;
         if let Some(only) = only
             && !lts.find(id)?.iter().any(|part| part.number == number && part.segment == only)

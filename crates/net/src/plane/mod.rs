@@ -230,15 +230,17 @@ fn programs_of(port: &Port, index: u32) -> Vec<Program<'static>> {
     programs
 }
 
+/// The subject of errors about settings.
+const SETTINGS: &str = "the settings of the data plane";
+
 fn check(settings: &PlaneSettings) -> Result<(), Error> {
-    let what = "the settings of the data plane";
     if settings.watches.len() > MAX_WATCHES {
         let why = format!("{} flows; at most {MAX_WATCHES}", settings.watches.len());
-        return Err(Error::malformed(what, why));
+        return Err(Error::malformed(SETTINGS, why));
     }
     if settings.ports.len() > MAX_PORTS {
         let why = format!("{} interfaces; at most {MAX_PORTS}", settings.ports.len());
-        return Err(Error::malformed(what, why));
+        return Err(Error::malformed(SETTINGS, why));
     }
     Ok(())
 }
@@ -249,8 +251,13 @@ fn interface_index(name: &str) -> Result<u32, Error> {
     let path = Path::new("/proc/thread-self/net/dev");
     fs::metadata(path).map_err(Error::system(format!("stat {}", path.display())))?;
     let doing = format!("find the interface {name}");
-    rustix::net::netdevice::name_to_index(socket()?, name)
-        .map_err(|e| Error::system(doing)(io::Error::from(e)))
+    rustix::net::netdevice::name_to_index(socket()?, name).map_err(|e| match e {
+        rustix::io::Errno::NODEV => {
+            let why = format!("there is no interface `{name}`; `ip link` lists them");
+            Error::malformed(SETTINGS, why)
+        }
+        e => Error::system(doing)(io::Error::from(e)),
+    })
 }
 
 fn socket() -> Result<rustix::fd::OwnedFd, Error> {

@@ -25,7 +25,7 @@ pub(crate) struct EstimateArgs {
     #[arg(long, value_enum, default_value_t = Goal::Waste)]
     minimize: Goal,
     /// Largest share of records that may need more than the allocation, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = MAX_RISK, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = MAX_RISK, value_parser = share, allow_hyphen_values = true)]
     max_risk: f64,
     /// Resource to estimate
     #[arg(long, value_name = "NAME", default_value = "memory")]

@@ -86,6 +86,13 @@ fn a_rule_fires_and_resolves_and_its_past_can_be_tried() {
         events == [json!("action"), json!("resolved"), json!("action"), json!("firing")]
     });
 
+    // A rule that has not fired has an empty history, and a name that is not of a rule has a hint.
+    let quiet = up.run(&["rule", "history", "never", "--json"]);
+    assert_eq!((quiet.code, quiet.json()["rows"].clone()), (0, json!([])), "{quiet:?}");
+    let unknown = up.run(&["rule", "history", "dep"]);
+    assert!(unknown.code == 1 && unknown.stderr.contains("no rule `dep` has acted"), "{unknown:?}");
+    assert!(unknown.stderr.contains("did you mean `deep`?"), "{unknown:?}");
+
     let tried = up.run(&[
         "rule", "test", "deep", "--config", config, "--since", "10m", "--every", "1s", "--json",
     ]);

@@ -236,11 +236,40 @@ fn secrets_are_not_printed_and_files_that_others_read_are_refused() {
     assert_eq!(format!("{:?}", Secret::new(b"public")), "Secret");
     let folder = tempfile::tempdir().expect("a folder");
     let settings = v2c("sw1", ([127, 0, 0, 1], 1).into(), folder.path(), "hush-hush");
-    let poller = Poller::new(std::slice::from_ref(&settings)).expect("a poller");
+    let mut poller = Poller::new(std::slice::from_ref(&settings)).expect("a poller");
+    let mut facts = Facts::default();
+    poller.turn(Duration::ZERO, &mut facts).expect("a turn");
+    assert_eq!(poller.counts().requests, 1, "the secret was read");
     assert!(!format!("{poller:?}").contains("hush"), "{poller:?}");
     let file = settings.community_file.as_ref().expect("set");
     let mode = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(file, mode).expect("changed");
-    let why = Poller::new(&[settings]).expect_err("others may read it").to_string();
-    assert!(why.contains("hint: chmod 600"), "{why}");
+    let mut poller = Poller::new(&[settings]).expect("a poller");
+    poller.turn(Duration::ZERO, &mut facts).expect("a turn");
+    assert!(about(&facts).contains("hint: chmod 600"), "{}", about(&facts));
+}
+
+#[test]
+fn a_device_without_its_secret_keeps_no_other_one_from_its_polls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("bound");
+    let lost = v2c("sw2", address, folder.path(), "public");
+    let file = lost.community_file.clone().expect("set");
+    std::fs::remove_file(&file).expect("removed");
+    let whole = v2c("sw1", address, folder.path(), "public");
+    let mut poller = Poller::new(&[lost.clone(), whole]).expect("a poller");
+    let mut facts = Facts::default();
+    poller.turn(Duration::ZERO, &mut facts).expect("a turn");
+    assert_eq!((poller.counts().requests, poller.counts().failed_polls), (1, 1));
+    assert_eq!(facts.known["snmp_device/sw2/answers"], 0.0);
+    let why = &facts.structured["snmp_device/sw2/about"];
+    assert!(why.contains("sw2.community") && why.contains("No such file"), "{why}");
+    // It is polled once its secret can be read.
+    let mut poller = Poller::new(&[lost]).expect("a poller");
+    poller.turn(Duration::ZERO, &mut facts).expect("a turn");
+    assert_eq!(poller.counts().requests, 0);
+    v2c("sw2", address, folder.path(), "public");
+    poller.turn(Duration::from_secs(20), &mut facts).expect("a turn");
+    assert_eq!(poller.counts().requests, 1);
 }

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use skopos_model::task::{RESOURCES, amount};
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style};
 
 use super::hub::{Hub, Id};
-use super::one::{Field, fields, is_counter, printable};
+use super::one::{Field, fields, is_counter};
 use super::show::with_unit;
 
 /// `docs/json/job_compare.schema.json`.

@@ -144,8 +144,3 @@ fn lines(hub: &Hub, id: &Id) -> Result<(Vec<Line>, usize), Failure> {
     }
     Ok((lines, names.len().saturating_sub(MAX_SERIES)))
 }
-
-/// Replaces characters that would change the terminal or end a line.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}

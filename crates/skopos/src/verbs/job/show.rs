@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use serde_json::Value as Json;
 use skopos_model::task::{RESOURCES, amount};
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style};
 
 use super::found::Finding;
 use super::hub::Hub;
-use super::one::{OneJob, printable};
+use super::one::OneJob;
 
 pub(crate) fn run(global: &Global, id: &str) -> Result<ExitCode, Failure> {
     let hub = Hub::open(global)?;

@@ -36,7 +36,7 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     agents: bool,
     /// Remove the lab after this time (30s, 5m, 2h)
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     run_for: Option<Duration>,
 }
 

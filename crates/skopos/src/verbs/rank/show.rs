@@ -116,6 +116,6 @@ fn confidence(c: &RankedCandidate) -> String {
     let Some(age) = c.age_seconds.and_then(|age| Duration::try_from_secs_f64(age).ok()) else {
         return format!("{state}no recent value");
     };
-    let (trust, samples) = (c.trust * 100.0, c.samples);
-    format!("{state}{trust:.0} %, {samples} samples, {} old", duration::human(age))
+    let (trust, samples) = (c.trust * 100.0, format::count(c.samples.into(), "sample"));
+    format!("{state}{trust:.0} %, {samples}, {} old", duration::human(age))
 }

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use skopos_rpc::analysis::comparison::{Comparison, Gate, Limits, PathChange, compare, gate};
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{EXIT_NO, Failure, Global, Out, Style, format};
 
-use super::lines::{callpath, printable, time, whole};
+use super::lines::{callpath, time, whole};
 use super::place::{failed, opened};
 
 /// The callpaths that people see; `--json` has all.

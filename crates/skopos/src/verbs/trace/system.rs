@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use skopos_rpc::analysis::system::{System, VariableSeries, system};
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style, format};
 
-use super::lines::{printable, time};
+use super::lines::time;
 use super::place::{failed, heading, opened};
 use crate::verbs::spark::Cells;
 
