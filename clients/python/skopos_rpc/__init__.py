@@ -1,7 +1,7 @@
 """Records the calls of gRPC services in trace files that `skopos trace` reads.
 
     import skopos_rpc
-    skopos_rpc.start("kv", "/var/tmp/traces")
+    skopos_rpc.start("kv", "/var/tmp/traces")      # the folder exists
     server = grpc.server(pool, interceptors=[skopos_rpc.server_interceptor(pool)])
     channel = skopos_rpc.trace_channel(grpc.insecure_channel(address))
 
@@ -11,6 +11,8 @@ For asyncio: `grpc.aio.server(interceptors=[skopos_rpc.aio_server_interceptor()]
 Read in this order: `record` (the 64 bytes of a record), `callpath`, `context`, `tracefile`, `recorder`, `span`, and then
 the hosts `blocking_client`, `blocking_server` and `aio`.
 """
+
+import os
 
 from .context import Context
 from .recorder import Recorder
@@ -33,15 +35,27 @@ __all__ = [
 _recorder = None
 
 
-def start(name, folder, config=None, **options):
+def start(name, folder=None, config=None, **options):
     """Starts the recorder of this process and returns it; `config` (text by name) is stored with the run.
 
-    Raises `OSError` if the folder cannot be written. A second call returns the recorder that runs.
+    Without `folder` the trace goes to that of the variable `SKOPOS_TRACE`, which `skopos run --trace` sets. Raises
+    `ValueError` if neither names a folder, and `OSError` if it does not exist or cannot be written. A second call returns
+    the recorder that runs.
     """
     global _recorder
     if _recorder is None:
-        _recorder = Recorder(name, folder, config=config, **options)
+        _recorder = Recorder(name, _folder(folder), config=config, **options)
     return _recorder
+
+
+def _folder(named):
+    if named is not None:
+        return named
+    folder = os.environ.get("SKOPOS_TRACE", "")
+    # Another path would mean another folder in each working directory.
+    if not os.path.isabs(folder):
+        raise ValueError("name the folder of the trace, or set SKOPOS_TRACE to an absolute path")
+    return folder
 
 
 def running():

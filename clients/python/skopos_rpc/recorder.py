@@ -2,6 +2,7 @@
 
 import collections
 import json
+import logging
 import os
 import re
 import resource
@@ -44,6 +45,7 @@ _UNSEEN = {
 }
 _SEEN = [name for name in record.INTERVALS if name not in _UNSEEN]
 
+_log = logging.getLogger("skopos_rpc")
 _recorders = weakref.WeakSet()
 
 
@@ -242,8 +244,11 @@ class Recorder:
         try:
             tracefile.write_all(self._file, data)
         except OSError as error:
-            self._error = error
+            is_first, self._error = self._error is None, error
             self._lost += len(self._queue)
+            # A handler of the log may make calls that are recorded: they find the error, and wait for no lock.
+            if is_first:
+                _log.warning("%s: the trace cannot be written, and further calls are not recorded: %s", self.path, error)
 
     def _calibrate(self):
         ticks, unix_ns, error_ns = min((_clocks() for _ in range(5)), key=lambda clocks: clocks[2])

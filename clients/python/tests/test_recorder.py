@@ -9,6 +9,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
+import skopos_rpc  # noqa: E402
 import traces  # noqa: E402
 from skopos_rpc import callpath, context, recorder, span  # noqa: E402
 
@@ -121,6 +122,27 @@ class Recording(unittest.TestCase):
         process, _ = traces.read(made.path)
         merged = {name: value for sample in process["samples"] for name, value in sample.items()}
         self.assertGreater(merged["process_resident_bytes"], 0)
+
+    def test_a_file_that_takes_no_more_bytes_is_named_in_a_warning(self):
+        made = recorder.Recorder("kv", self.folder)
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, made._file)
+        os.close(full)
+        with self.assertLogs("skopos_rpc", "WARNING") as logged:
+            span.Origin(made, "x", None).end(0)
+            made.close()
+        self.assertEqual(len(logged.output), 1)
+        self.assertIn(made.path, logged.output[0])
+
+    def test_without_a_folder_the_environment_names_it(self):
+        self.addCleanup(skopos_rpc.stop)
+        self.addCleanup(os.environ.pop, "SKOPOS_TRACE", None)
+        for wrong in ("", "traces"):
+            os.environ["SKOPOS_TRACE"] = wrong
+            with self.assertRaisesRegex(ValueError, "SKOPOS_TRACE"):
+                skopos_rpc.start("kv")
+        os.environ["SKOPOS_TRACE"] = self.folder
+        self.assertEqual(os.path.dirname(skopos_rpc.start("kv").path), self.folder)
 
     def test_a_name_that_is_a_path_is_refused(self):
         for name in ("../x", "", "a" * 49, "KV"):

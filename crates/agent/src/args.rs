@@ -13,11 +13,11 @@ use crate::config::Share;
 #[derive(Clone, Debug, Default, Args)]
 pub struct AgentArgs {
     /// Stop after this time (30s, 5m, 2h)
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub run_for: Option<Duration>,
     /// Shortest time between two polls of a sensor [default: 1s]; without readers it grows, to 10s
     /// unless configured
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub interval: Option<Duration>,
     /// Policy that chooses the time between polls: fixed, aimd, aimd-window or hazard. Overrides
     /// [sensors.default], not a sensor's own table [default: hazard]

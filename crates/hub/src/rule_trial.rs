@@ -23,7 +23,7 @@ use skopos_term::Failure;
 
 use crate::config::RuleConfig;
 use crate::jobs::JobsPlace;
-use crate::rules::{RulesPlace, rows};
+use crate::rules::{RulesPlace, TIMEOUT, rows};
 use crate::tables::{InsightInfo, Stores, register};
 
 /// Most moments of a trial: a day every five seconds.
@@ -35,7 +35,7 @@ pub const MAX_SAMPLES: usize = 1_000_000;
 /// Most topics of a trial: a statement that names all of them has room for as many.
 const MAX_TOPICS: usize = 1000;
 
-/// Maximum time for one answer.
+/// Maximum time for one answer with recorded samples.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The result of a trial.
@@ -56,8 +56,18 @@ pub struct Trial {
 /// Evaluates a rule over the samples of `source` at each moment of `times`, one every [`RuleConfig::every`].
 ///
 /// # Errors
-/// The statement does not depend on samples alone or cannot be answered, or the trial is too long.
+/// The statement does not depend on samples alone or cannot be answered in the time that a hub has, or the trial is too long.
 pub fn try_rule(
+    rule: &RuleConfig,
+    source: Arc<dyn Source>,
+    times: RangeInclusive<Timestamp>,
+) -> Result<Trial, Failure> {
+    try_within(TIMEOUT, rule, source, times)
+}
+
+/// Does the same, with a maximum time for the answer at a moment.
+fn try_within(
+    timeout: Duration,
     rule: &RuleConfig,
     source: Arc<dyn Source>,
     times: RangeInclusive<Timestamp>,
@@ -100,7 +110,7 @@ pub fn try_rule(
             // Between two samples the answer stays.
             let answer = match last.take() {
                 Some((then, answer)) if then == seen => answer,
-                _ => ask(&engine, rule).await,
+                _ => ask(&engine, rule, timeout).await?,
             };
             trial.events.extend(step(&mut tracker, now, answer.clone()));
             last = Some((seen, answer));
@@ -124,10 +134,24 @@ fn step(
     events
 }
 
-async fn ask(engine: &Engine, rule: &RuleConfig) -> Result<Vec<skopos_steer::rule::Row>, String> {
-    let limits = Limits { deadline: DEADLINE, rows: MAX_SUBJECTS, threads: 1 };
-    let answer = engine.query(&Caller::Owner, &rule.when, &limits).await;
-    rows(&answer.map_err(|e| e.to_string())?, &rule.subject)
+/// Returns the answer at a moment, or the reason for which the rule fails then.
+///
+/// # Errors
+/// There is no answer within `timeout`. The other moments would each take as long.
+async fn ask(
+    engine: &Engine,
+    rule: &RuleConfig,
+    timeout: Duration,
+) -> Result<Result<Vec<skopos_steer::rule::Row>, String>, Failure> {
+    let limits = Limits { deadline: timeout, rows: MAX_SUBJECTS, threads: 1 };
+    match engine.query(&Caller::Owner, &rule.when, &limits).await {
+        Ok(answer) => Ok(rows(&answer, &rule.subject)),
+        Err(e @ Error::Deadline(_)) => {
+            let failure = Failure::new(format!("the statement of `{}`: {e}", rule.name));
+            Err(failure.hint("on a hub it fails, too: ask for less time or fewer topics"))
+        }
+        Err(e) => Ok(Err(e.to_string())),
+    }
 }
 
 fn failed(error: &Error) -> Failure {
@@ -317,5 +341,32 @@ impl Source for Past {
 
     fn nodes(&self) -> Vec<Node> {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skopos_steer::rule::Terms;
+
+    use super::*;
+    use crate::config::Action;
+
+    #[test]
+    fn a_statement_without_an_answer_ends_the_trial() {
+        let rule = RuleConfig {
+            name: "endless".to_owned(),
+            when: "SELECT count(*) FROM generate_series(1, 1000000000000000)".to_owned(),
+            terms: Terms::default(),
+            every: Duration::from_secs(1),
+            subject: Vec::new(),
+            dry_run: false,
+            action: Action::Publish("app/endless".to_owned()),
+        };
+        let past = Arc::new(Past { now: AtomicI64::new(0), series: BTreeMap::new() });
+        let from = Timestamp::from_nanos(1_800_000_000_000_000_000);
+        let times = from..=from.saturating_add(Duration::from_secs(3600));
+        let ended = try_within(Duration::from_millis(200), &rule, past, times);
+        let ended = ended.expect_err("no answer");
+        assert!(ended.message().contains("no answer within 200ms"), "{}", ended.message());
     }
 }

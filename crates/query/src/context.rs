@@ -17,12 +17,17 @@ const SHARE: f64 = 0.8;
 /// Upper bound of a deadline, so that adding it to the time cannot overflow.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
+/// The most missing parts that are named, beside damaged files: twice the jobs of a segment. A person reads no more.
+const MAX_NAMES: usize = 1000;
+
 /// The caller, the deadline of requests to other nodes, and what the answer lacks.
 #[derive(Clone, Debug)]
 pub(crate) struct ExecutionContext {
     pub(crate) caller: Caller,
     pub(crate) until: Instant,
     pub(crate) missing: Missing,
+    /// True if the answer names `missing`. It does not on a hub that reads pieces of a table for another one.
+    pub(crate) names_missing: bool,
 }
 
 /// Parts of an answer that are missing: nodes that sent none or only a part of the history that they were asked for, damaged files
@@ -33,7 +38,7 @@ pub struct Missing(Arc<Mutex<BTreeSet<String>>>);
 impl ExecutionContext {
     pub(crate) fn new(caller: Caller, deadline: Duration) -> Self {
         let until = Instant::now() + deadline.min(LONGEST).mul_f64(SHARE);
-        Self { caller, until, missing: Missing::default() }
+        Self { caller, until, missing: Missing::default(), names_missing: true }
     }
 
     /// Returns the context of the execution that a scan belongs to.
@@ -43,16 +48,23 @@ impl ExecutionContext {
     }
 }
 
-/// The context of a plan that is not executed.
+/// The context of a plan that is not executed, or that another hub executes.
 impl Default for ExecutionContext {
     fn default() -> Self {
-        Self::new(Caller::Stranger, Duration::ZERO)
+        Self { names_missing: false, ..Self::new(Caller::Stranger, Duration::ZERO) }
     }
 }
 
 impl Missing {
     pub(crate) fn add(&self, names: impl IntoIterator<Item = String>) {
         unpoisoned(self.0.lock()).extend(names);
+    }
+
+    /// Adds a name, or its damaged file alone if there are [`MAX_NAMES`] already.
+    pub(crate) fn add_of_file(&self, name: String, file: String) {
+        let mut names = unpoisoned(self.0.lock());
+        let is_full = names.len() >= MAX_NAMES;
+        names.insert(if is_full { file } else { name });
     }
 
     /// Adds a file of history that is damaged. Other errors fail the statement, except that of a file that retention has

@@ -7,6 +7,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use skopos_access::Caller;
 use skopos_model::Timestamp;
+use skopos_store::history;
 
 use crate::context::ExecutionContext;
 use crate::functions::has::{HAS, HAS_WORDS};
@@ -72,6 +73,22 @@ impl Scan {
     pub fn lacks(&self, missing: impl IntoIterator<Item = String>) {
         if let Some(context) = &self.context {
             context.missing.add(missing);
+        }
+    }
+
+    /// Notes that the rows lack a part of the table whose file is damaged. `error` is the error of reading it, and names the file.
+    ///
+    /// # Errors
+    /// Returns `error` if it is not damage, or if the rows are for another hub, whose answer would not name the part.
+    pub fn lacks_damaged(&self, part: &str, error: BoxError) -> Result<(), BoxError> {
+        let known: Option<&history::Error> = error.downcast_ref();
+        let is_damage = known.is_some_and(history::Error::is_damage);
+        match &self.context {
+            Some(context) if is_damage && context.names_missing => {
+                context.missing.add_of_file(format!("{part} ({error})"), error.to_string());
+                Ok(())
+            }
+            _ => Err(error),
         }
     }
 

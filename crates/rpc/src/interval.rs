@@ -69,6 +69,14 @@ impl Interval {
         }
     }
 
+    /// Returns true if the origin of a call reports the interval, and not its target.
+    pub const fn is_of_origin(self) -> bool {
+        matches!(
+            self,
+            Self::OriginExecution | Self::InputSerialization | Self::OriginCompletionCallback
+        )
+    }
+
     /// Returns the interval of a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|interval| interval.name() == name)

@@ -138,6 +138,7 @@ pub(crate) fn hint(e: &clap::Error, args: &[String]) -> Option<String> {
     match e.kind() {
         ErrorKind::InvalidSubcommand => Some(nearest_verb(e, args)),
         ErrorKind::UnknownArgument => command_of_run(e, args),
+        ErrorKind::ValueValidation => without_sign(e),
         _ => None,
     }
 }
@@ -171,6 +172,13 @@ fn command_of_run(e: &clap::Error, args: &[String]) -> Option<String> {
     let at = verb + args[verb..].iter().position(|word| word == wrong)?;
     let (own, command) = (args[verb..at].join(" "), args[at..].join(" "));
     Some(format!("the command comes after `--`: skopos {own} -- {command}"))
+}
+
+/// Suggests a value without its sign: an hour ago is `--since 1h`, and not `--since -1h`.
+fn without_sign(e: &clap::Error) -> Option<String> {
+    let ContextValue::String(typed) = e.get(ContextKind::InvalidValue)? else { return None };
+    let value = typed.strip_prefix('-').filter(|it| it.starts_with(|c: char| c.is_ascii_digit()));
+    value.map(|value| format!("the value is not negative; did you mean `{value}`?"))
 }
 
 /// Runs the verb that the user typed.

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::rank::{MAX_CANDIDATES, MAX_METRICS};
+use crate::rank::{MAX_CANDIDATES, MAX_METRICS, MAX_OUTCOME_SECONDS};
 
 /// An error of a decision.
 #[derive(Debug, Error)]
@@ -64,7 +64,7 @@ pub enum Error {
     #[error("`{0}` is not a candidate of the last ranking")]
     UnknownCandidate(String),
     /// An outcome has a cost that is not a number of seconds.
-    #[error("an outcome of `{candidate}` costs {cost} s; a cost is finite and not negative")]
+    #[error("an outcome of `{candidate}` costs {cost} s; a cost is 0 to {MAX_OUTCOME_SECONDS} s")]
     Cost {
         /// The candidate.
         candidate: String,
@@ -184,6 +184,7 @@ impl Error {
             Self::CandidateTwice(_) => "name each candidate once",
             Self::UnknownCandidate(_) => "report outcomes under the name that was ranked",
             Self::Cost { .. } => "report the latency in seconds, or a failure",
+            Self::Recording { .. } => "`record` in `[[rank]]` names the file of an agent",
             Self::RecordingVersion(..) => "read it with the version of Skopos that recorded it",
             Self::FileName { .. } => {
                 "name it by parts of up to 80 bytes in all, with `/` between them and without `..`"
@@ -202,7 +203,6 @@ impl Error {
             Self::Unreadable(_) => "read it again, and give the tiers more capacity",
             Self::Inputs { .. }
             | Self::Experience(_)
-            | Self::Recording { .. }
             | Self::Tiers(_)
             | Self::Thread(_) => {
                 return None;

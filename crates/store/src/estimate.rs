@@ -110,6 +110,21 @@ pub fn estimate(records: &[Record], minimize: Minimize, max_risk: f64) -> Option
 /// Does the same with evidence, the oldest first: older tasks count less, and an attempt that a limit ended
 /// counts as a task that needs more. Returns `None` without a task that ended by itself.
 pub fn estimate_from(evidence: &[Evidence], minimize: Minimize, max_risk: f64) -> Option<Estimate> {
+    let (weighted, count) = weighed(evidence)?;
+    choose(weighted, minimize, max_risk).map(|chosen| Estimate { count, ..chosen })
+}
+
+/// Returns the expected cost of giving `allocation` first and `maximum` after that, judged by the evidence of
+/// [`estimate_from`], so that its choice can be compared with others. Returns `None` without a task that ended by itself.
+pub fn judge_from(evidence: &[Evidence], allocation: f64, maximum: f64) -> Option<Estimate> {
+    let (mut weighted, count) = weighed(evidence)?;
+    // Sums in one order are equal to the last digit.
+    sort(&mut weighted);
+    Some(Estimate { count, ..judge_weighted(&weighted, allocation, maximum) })
+}
+
+/// Returns evidence with its weights, and the number of tasks that ended by themselves; `None` without one.
+fn weighed(evidence: &[Evidence]) -> Option<(Vec<Weighted>, usize)> {
     let sound = evidence.iter().rev().filter(|one| is_sound(&one.record));
     let mut whole: Vec<Weighted> = Vec::new();
     let mut censored: Vec<Weighted> = Vec::new();
@@ -122,8 +137,7 @@ pub fn estimate_from(evidence: &[Evidence], minimize: Minimize, max_risk: f64) -
         return None;
     }
     let count = whole.len();
-    choose(redistributed(whole, censored), minimize, max_risk)
-        .map(|chosen| Estimate { count, ..chosen })
+    Some((redistributed(whole, censored), count))
 }
 
 /// Gives the weight of each attempt that a limit ended to the tasks that needed more than its limit, in proportion to theirs.
@@ -161,8 +175,12 @@ struct Weighted {
     weight: f64,
 }
 
+fn sort(all: &mut [Weighted]) {
+    all.sort_by(|a, b| a.record.value.total_cmp(&b.record.value));
+}
+
 fn choose(mut sorted: Vec<Weighted>, minimize: Minimize, max_risk: f64) -> Option<Estimate> {
-    sorted.sort_by(|a, b| a.record.value.total_cmp(&b.record.value));
+    sort(&mut sorted);
     let maximum = sorted.last()?.record.value;
     let allocation = match minimize {
         Minimize::Retries => maximum,

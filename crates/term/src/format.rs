@@ -95,9 +95,48 @@ pub fn time_of_day(time: Timestamp) -> String {
     text.get(11..23).unwrap_or(&text).to_owned()
 }
 
+/// Replaces control characters, and those that change the direction of text or have no width, by their escapes: `\u{202e}`.
+/// Another user or a process chose them, and a terminal would obey.
+pub fn printable(text: &str) -> String {
+    let is_obeyed = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_obeyed(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Formats a number of things: `1 sample`, `3 samples`.
+pub fn count(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_others_cannot_steer_a_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\tb\u{9b}"), "a\\u{1b}[2J\\tb\\u{9b}");
+        for c in "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}".chars() {
+            assert_eq!(printable(&format!("a{c}b")), format!("a\\u{{{:x}}}b", u32::from(c)));
+        }
+        assert_eq!(printable("ü → 水"), "ü → 水");
+    }
+
+    #[test]
+    fn one_thing_is_not_plural() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "file")), ["0 files", "1 file", "2 files"]);
+    }
 
     #[test]
     fn values_have_units() {

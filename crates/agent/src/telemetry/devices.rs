@@ -51,10 +51,10 @@ enum Value {
 }
 
 impl Devices {
-    /// Reads the secrets of the devices, and starts to poll them.
+    /// Starts to poll the devices. One whose secret cannot be read has no values, and the reason is in its fact `about`.
     ///
     /// # Errors
-    /// An entry is wrong, a secret cannot be read, or there are no descriptors or threads left.
+    /// An entry is wrong, or there are no descriptors or threads left.
     pub(super) fn open(settings: &[DeviceSettings]) -> Result<Self, Skip> {
         let skip = |e: &Error| Skip::new(snmp_poller::FAMILY.name, with_causes(e));
         let poller = Poller::new(settings).map_err(|e| skip(&e))?;
@@ -227,10 +227,15 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_its_secret_is_a_skip_that_names_the_file() {
+    fn a_device_without_its_secret_is_polled_in_vain_and_counted() {
         let text =
             "name = 'sw1'\naddress = '127.0.0.1'\nversion = '2c'\ncommunity_file = '/nothere'";
-        let skip = Devices::open(&[toml::from_str(text).expect("TOML")]).err().expect("no secret");
-        assert!(skip.reason.contains("/nothere"), "{skip:?}");
+        let mut sensor = Devices::open(&[toml::from_str(text).expect("TOML")]).expect("it starts");
+        let mut facts = Recorded::default();
+        facts.poll_until(&mut sensor, |facts| {
+            facts.get("snmp_poller/failed_polls_total") == Some(1)
+        });
+        assert_eq!(facts.get("snmp_device/sw1/answers"), Some(0));
+        assert_eq!(facts.get("snmp_poller/requests_total"), Some(0));
     }
 }

@@ -64,9 +64,10 @@ pub(crate) fn open(node: &str, config: &Config) -> Result<Parts, Failure> {
     let in_file = |failure: Failure| failure.in_file(config.path.as_deref());
     let telemetry = &config.telemetry;
     telemetry.check().map_err(in_file)?;
-    let secret = telemetry.key_file.as_deref().map(|path| read_key(&beside(config, path)));
-    let secret = secret.transpose()?;
-    let key = secret.as_deref().map(|bytes| Key::new(bytes).ok_or_else(too_short)).transpose()?;
+    let key_file = telemetry.key_file.as_deref().map(|path| beside(config, path));
+    let secret = key_file.as_deref().map(read_key).transpose()?;
+    let key = key_file.as_deref().zip(secret.as_deref());
+    let key = key.map(|(file, bytes)| Key::new(bytes).ok_or_else(|| too_short(file))).transpose()?;
     let site = secret.as_deref().map(SiteKey::new).transpose();
     let site = site.map_err(|e| Failure::new("[telemetry]").because(&e))?;
     let domain = telemetry.domain.map_or(DOMAIN, NonZeroU16::get);
@@ -111,8 +112,8 @@ fn beside(config: &Config, path: &Path) -> PathBuf {
     config.path.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).join(path)
 }
 
-fn too_short() -> Failure {
-    Failure::new("the key of the site is too short")
+fn too_short(file: &Path) -> Failure {
+    Failure::new(format!("the key of the site in {} is too short", file.display()))
         .hint(format!("it needs at least {MIN_KEY_BYTES} bytes: head -c 32 /dev/urandom | base64"))
 }
 
@@ -167,6 +168,13 @@ mod tests {
         let text =
             "[telemetry]\nkey_file = '/nothere'\n[telemetry.collector]\nlisten = '127.0.0.1:0'";
         assert!(of(text).contains("cannot read the key /nothere"), "{}", of(text));
+        let folder = tempfile::tempdir().expect("a folder");
+        let short = folder.path().join("site.key");
+        std::fs::write(&short, "short\n").expect("written");
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&short, permissions).expect("set");
+        let why = of(&text.replace("/nothere", short.to_str().expect("UTF-8")));
+        assert!(why.contains("site.key is too short"), "{why}");
         assert!(
             of("[telemetry.collector]\nlisten = '127.0.0.1:0'")
                 .contains("neither sources nor a key")

@@ -46,12 +46,7 @@ impl DataPlane {
     /// The kernel refuses the programs, or an interface does not exist.
     pub(super) fn open(config: &NodeConfig, domain: u16, key: Option<Key>) -> Result<Self, Skip> {
         let skip = |reason: String| Skip::new(self_int::FAMILY.name, reason);
-        let refused = |e: skopos_net::Error| {
-            skip(format!(
-                "packets get no telemetry: {}; it needs Linux 6.6 and root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
-                with_causes(&e)
-            ))
-        };
+        let refused = |e: skopos_net::Error| skip(refused(&e));
         let here = Namespace::current().map_err(refused)?;
         let plane = Plane::open(&here, settings(config, domain)).map_err(refused)?;
         let open = |collector| Reporter::open(&here, (config.id, domain), collector, key);
@@ -64,6 +59,18 @@ impl DataPlane {
         let worker = Worker::each(every, work).map_err(|e| skip(format!("no thread: {e}")))?;
         Ok(Self { state, facts: FactTable::default(), _worker: worker })
     }
+}
+
+/// Returns the reason for which packets get no telemetry. Rights help against a refusal of the system, and not against
+/// settings that are wrong.
+fn refused(e: &skopos_net::Error) -> String {
+    let needs = match e {
+        skopos_net::Error::System { .. } => {
+            "; it needs Linux 6.6 and root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+        }
+        _ => "",
+    };
+    format!("packets get no telemetry: {}{needs}", with_causes(e))
 }
 
 impl State {
@@ -157,5 +164,21 @@ fn port(config: &InterfaceConfig) -> Port {
         source: config.source.map(direction),
         transit: config.transit,
         sink: config.sink.map(direction),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_a_hint_to_a_refusal_of_the_system_alone() {
+        let why = "there is no interface `eth9`".to_owned();
+        let missing = skopos_net::Error::Malformed { what: "the settings", why };
+        let missing = refused(&missing);
+        assert!(missing.ends_with("the settings: there is no interface `eth9`"), "{missing}");
+        let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        let denied = skopos_net::Error::System { doing: "load".to_owned(), source };
+        assert!(refused(&denied).contains("it needs Linux 6.6 and root"));
     }
 }

@@ -7,14 +7,15 @@
 //! Every call takes a caller, and asks the policy: a record is stored if the caller may store it, and a job is shown if
 //! the caller may read it.
 //!
-//! Read in this order: `batch`, `signal`, `replication`, `counts`, `shared`, `sealed`, `numbers`, `chores`, `threads`, `stored`,
-//! `turn`, `looked_up`, `pushing`, `storing`, `reads`, `copy_of`, `store`, `segments`, `helped`,
+//! Read in this order: `batch`, `signal`, `replication`, `counts`, `troubles`, `shared`, `sealed`, `numbers`, `chores`, `threads`,
+//! `stored`, `turn`, `looked_up`, `pushing`, `storing`, `reads`, `copy_of`, `store`, `segments`, `helped`,
 //! `replicating`, `open_copy`, `copies`, `place`, `spooled`, `node_facts`, `from_nodes`, `mds`, `judging`, `columns`, `download`.
 
 mod batch;
 mod signal;
 mod replication;
 mod counts;
+mod troubles;
 mod shared;
 mod sealed;
 mod numbers;

@@ -20,8 +20,7 @@ pub(super) fn numbers(of: Option<(&Shared, u64)>) -> [(&'static Metric, u64); 18
     });
     let (segments, _, segment_bytes) = shared.map_or((0, 0, 0), |shared| shared.lts.size());
     let damaged = shared.map_or(0, |shared| shared.lts.damaged().len() as u64);
-    let troubles =
-        shared.map_or(0, |shared| unpoisoned(shared.trouble.lock()).iter().flatten().count());
+    let troubles = shared.map_or(0, |shared| unpoisoned(shared.troubles.lock()).all().count());
     let (replicated, behind, restored) =
         shared.map_or((0, 0, 0), |shared| shared.replication.numbers(&shared.intake));
     [

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use skopos_model::job::JobId;
 use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
+use skopos_store::history::Error as LogError;
 use skopos_store::jobs::StoredRecord;
 use thiserror::Error;
 
 use super::copies::{Copies, ShownCopies};
 use super::helped::HelpedSegments;
 use super::replicating::{Replicating, known_storage};
-use super::segments::SegmentsPlace;
+use super::segments::{SegmentsError, SegmentsPlace};
 use super::shared::described;
 use super::store::{Jobs, JobsLimits};
 use crate::bucket::BucketConfig;
@@ -64,6 +65,15 @@ pub enum PlaceError {
     /// There is no hub.
     #[error("jobs are kept and read by a hub; start one with `skopos up` or `skopos hub`")]
     NeedsHub,
+    /// Another process uses the folder.
+    #[error(
+        "another process uses the jobs in {folder}; each hub has a folder of state for itself, \
+         which SKOPOS_STATE names"
+    )]
+    InUse {
+        /// The folder.
+        folder: String,
+    },
     /// The folder cannot be opened.
     #[error("the jobs in {folder} cannot be opened: {why}")]
     Failed {
@@ -294,12 +304,24 @@ impl JobsPlace {
         let segments = SegmentsPlace::new(folder, bucket.as_ref());
         let catalogue = CataloguePlace::new(folder, database.as_ref());
         let jobs = Jobs::open(folder, &self.site, *limits, (&segments, &catalogue));
-        let failed = |e: Box<dyn std::error::Error + Send + Sync>| PlaceError::Failed {
-            folder: folder.display().to_string(),
-            why: described(&*e),
+        let failed = |e: Box<dyn std::error::Error + Send + Sync>| {
+            let folder = folder.display().to_string();
+            match is_in_use(&*e) {
+                true => PlaceError::InUse { folder },
+                false => PlaceError::Failed { folder, why: described(&*e) },
+            }
         };
         Ok(opened.insert(Arc::new(jobs.map_err(failed)?)).clone())
     }
+}
+
+/// Returns true if jobs cannot be opened because another process uses them.
+fn is_in_use(e: &(dyn std::error::Error + 'static)) -> bool {
+    let of_log = match e.downcast_ref() {
+        Some(SegmentsError::Log(e)) => Some(e),
+        _ => e.downcast_ref(),
+    };
+    matches!(of_log, Some(LogError::Busy(_)))
 }
 
 #[cfg(test)]
@@ -334,6 +356,20 @@ mod tests {
         // It has no segments in a folder.
         let error = read(None, segment);
         assert!(error.contains("does not have part 0 of the job"), "{error}");
+    }
+
+    #[test]
+    fn the_jobs_of_another_hub_are_refused_with_the_way_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = || {
+            let folder = Some(folder.path().join("jobs"));
+            JobsPlace::new(folder, "site", JobsSettings::default())
+        };
+        let first = place();
+        first.open().expect("opened");
+        let error = place().open().expect_err("in use").to_string();
+        assert!(error.starts_with("another process uses the jobs in"), "{error}");
+        assert!(error.contains("SKOPOS_STATE"), "{error}");
     }
 
     #[test]

@@ -5,21 +5,21 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use skopos_model::unpoisoned;
 use skopos_store::jobs::Changes;
 use skopos_store::jobs::replica::{Message, Reply, Sender};
+use skopos_term::tell;
 
 use super::replication::random;
 use super::sealed::OfSite;
 use super::shared::{AnyError, Shared, described, now};
 use super::store::Jobs;
+use super::troubles::Work;
 
 /// The file with the number of a folder.
 const STORAGE: &str = "storage";
-
-/// Place of the replica in the list of troubles.
-const REPLICATING: usize = 4;
 
 /// The most messages, and the most bytes of them, that are read at once. They wait in memory for the network.
 const MAX_MESSAGES: usize = 32;
@@ -35,6 +35,10 @@ pub struct Replicating {
     checked: Option<u64>,
     /// Changes that the catalogue has not followed.
     behind: Vec<Changes>,
+}
+
+fn of_replica(why: String) -> String {
+    format!("the replica: {why}")
 }
 
 /// The effect of an answer.
@@ -79,13 +83,15 @@ impl Replicating {
             sender.reset();
             Ok(())
         });
-        self.note(trouble);
+        unpoisoned(self.shared.troubles.lock()).set(Work::Replicating, trouble.map(of_replica));
     }
 
-    /// Notes what hinders the replication.
+    /// Notes what hinders the replication while the stream goes on, and prints it.
     fn note(&self, trouble: Option<String>) {
-        let trouble = trouble.map(|why| format!("the replica: {why}"));
-        unpoisoned(self.shared.trouble.lock())[REPLICATING] = trouble;
+        let mut troubles = unpoisoned(self.shared.troubles.lock());
+        let warning = troubles.note(Work::Replicating, trouble.map(of_replica), Instant::now());
+        drop(troubles);
+        warning.iter().for_each(tell);
     }
 
     /// Takes an answer of the replica. Blocks.

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::counts::Counts;
 use super::replication::Replication;
 use super::signal::Signal;
+use super::troubles::Troubles;
 use crate::turns::Turns;
 
 /// The state that the threads share.
@@ -29,8 +30,8 @@ pub(super) struct Shared {
     pub(super) reopened: AtomicU64,
     /// Number of streams that wait until their records are sealed.
     pub(super) awaited: AtomicUsize,
-    /// The last error of each thread that is not mended, for people.
-    pub(super) trouble: Mutex<[Option<String>; 5]>,
+    /// The errors of the threads that are not mended, for people.
+    pub(super) troubles: Mutex<Troubles>,
     /// The end of the replication that this storage has, if there is a replica.
     pub(super) replication: Replication,
 }
@@ -56,7 +57,7 @@ impl Shared {
             commits: watch::Sender::default(),
             reopened: AtomicU64::new(0),
             awaited: AtomicUsize::new(0),
-            trouble: Mutex::default(),
+            troubles: Mutex::default(),
             replication: Replication::default(),
         }
     }

@@ -15,6 +15,7 @@ use skopos_model::Timestamp;
 use skopos_model::job::JobId;
 use skopos_model::schema::Metric;
 use skopos_model::unpoisoned;
+use skopos_store::history;
 use skopos_store::jobs::catalogue;
 use skopos_store::jobs::{
     Filter, Intake, IntakeLimits, JobEntry, JobRow, Page, PageRequest, PartsOfJobs, Progress,
@@ -32,6 +33,7 @@ use super::shared::{Shared, is_away, now};
 use super::stored::{Lookup, Session, StoreError, Stored, Visit};
 use super::storing::{Storing, WAIT_EVERY, producer_of};
 use super::threads::Threads;
+use super::troubles::Work;
 use super::turn::{StoreTurn, WaitingBytes};
 use crate::catalogue::{CataloguePlace, visibility};
 use crate::turns::block_on;
@@ -379,7 +381,8 @@ impl Jobs {
     }
 
     /// Returns the sealed parts of jobs that the caller may read and that `is_named`, with the names of their segments. Jobs
-    /// without a record in `times` are left out.
+    /// without a record in `times` are left out. So are segments whose list of parts is damaged; their errors are returned,
+    /// too.
     ///
     /// # Errors
     /// There are more than `most` parts, or the catalogue or a segment cannot be read.
@@ -389,11 +392,11 @@ impl Jobs {
         times: Option<&RangeInclusive<Timestamp>>,
         most: usize,
         is_named: &dyn Fn(&JobId) -> bool,
-    ) -> Result<PartsOfJobs, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<(PartsOfJobs, Vec<history::Error>), Box<dyn std::error::Error + Send + Sync>> {
         let times = times.map(|range| (range.start().as_nanos(), range.end().as_nanos()));
         let visible = match visibility(caller) {
             Visibility::Everything => None,
-            Visibility::Nothing => return Ok(PartsOfJobs::new()),
+            Visibility::Nothing => return Ok(Default::default()),
             own @ Visibility::Own { .. } => Some(self.visible_ids(own)?),
         };
         let is_wanted = |id: &JobId| {
@@ -426,7 +429,7 @@ impl Jobs {
         id: &JobId,
         number: u32,
         only: Option<&str>,
-    ) -> Result<Option<Vec<StoredRecord>>, skopos_store::history::Error> {
+    ) -> Result<Option<Vec<StoredRecord>>, history::Error> {
         let lts = &self.shared.lts;
         if let Some(only) = only
             && !lts.find(id)?.iter().any(|part| part.number == number && part.segment == only)
@@ -461,8 +464,14 @@ impl Jobs {
 
     /// Returns the last error of a commit, of sealing, of the catalogue or of the log of reads, if it is not mended.
     pub fn trouble(&self) -> Option<String> {
-        let trouble = unpoisoned(self.shared.trouble.lock()).iter().flatten().next().cloned();
+        let trouble = unpoisoned(self.shared.troubles.lock()).all().next().cloned();
         trouble.or_else(|| self.reads.trouble())
+    }
+
+    /// Returns a text about jobs that a search lacks, for people, while the catalogue cannot be written.
+    pub fn unlisted(&self) -> Option<String> {
+        let is_behind = unpoisoned(self.shared.troubles.lock()).has(Work::Telling);
+        is_behind.then(|| "jobs that changed since the catalogue cannot be written".to_owned())
     }
 
     /// Returns the name of the site.

@@ -11,10 +11,12 @@ use skopos_model::job::JobId;
 use skopos_model::unpoisoned;
 use skopos_store::jobs::catalogue::MAX_CHANGE;
 use skopos_store::jobs::{Change, JobEntry, JobPart, PartRef};
+use skopos_term::tell;
 
 use super::chores::Chores;
 use super::sealed::OfSite;
 use super::shared::{AnyError, Shared, described, is_away, now};
+use super::troubles::Work;
 
 /// Pause between two looks for jobs that are due, and between two updates of running jobs in the catalogue: a running job
 /// is found within a second.
@@ -34,12 +36,6 @@ const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The most entries of running jobs that the catalogue gets at once. The intake takes no record while they are copied.
 const MAX_TOLD: usize = 250;
-
-/// Places of the work in the list of troubles.
-const COMMITTING: usize = 0;
-const SEALING: usize = 1;
-const TELLING: usize = 2;
-const CHORES: usize = 3;
 
 /// The threads, until they are dropped.
 #[derive(Debug)]
@@ -78,11 +74,11 @@ fn commit(shared: &Shared) {
     while let Some(waiting) = shared.signal.next() {
         match shared.commit() {
             Ok(()) => {
-                shared.note(COMMITTING, Ok(()));
+                shared.note(Work::Committing, Ok(()));
                 shared.commits.send_modify(|commits| *commits += 1);
             }
             Err(e) => {
-                shared.note(COMMITTING, Err(e));
+                shared.note(Work::Committing, Err(e));
                 if shared.signal.pause(RETRY_AFTER) {
                     // The producers have no acknowledgement, and send the records again.
                     return;
@@ -101,7 +97,7 @@ fn seal(shared: &Shared, mut is_behind: bool) {
         if is_behind {
             let caught_up = shared.catch_up();
             is_behind = caught_up.is_err();
-            shared.note(SEALING, caught_up);
+            shared.note(Work::Telling, caught_up);
             if is_behind {
                 if shared.signal.pause(SEAL_EVERY) {
                     return;
@@ -110,12 +106,12 @@ fn seal(shared: &Shared, mut is_behind: bool) {
             }
         }
         let sealed = shared.seal_due(&mut waiting);
-        shared.note(SEALING, sealed);
+        shared.note(Work::Sealing, sealed);
         let told = shared.tell_running();
-        shared.note(TELLING, told);
+        shared.note(Work::Telling, told);
         if chores.is_time() {
             let done = chores.run(shared);
-            shared.note(CHORES, done);
+            shared.note(Work::Chores, done);
         }
         if shared.signal.pause(SEAL_EVERY) {
             return;
@@ -149,9 +145,11 @@ impl Waiting {
 }
 
 impl Shared {
-    /// Notes the result of a thread's work.
-    fn note(&self, thread: usize, result: Result<(), AnyError>) {
-        unpoisoned(self.trouble.lock())[thread] = result.err().map(|e| described(&*e));
+    /// Notes the result of a thread's work, and prints a warning if it begins to fail.
+    fn note(&self, work: Work, result: Result<(), AnyError>) {
+        let trouble = result.err().map(|e| described(&*e));
+        let warning = unpoisoned(self.troubles.lock()).note(work, trouble, Instant::now());
+        warning.iter().for_each(tell);
     }
 
     /// Commits what was accepted. A log that the kernel lost is opened anew: producers send again what was not durable.

@@ -21,7 +21,7 @@ use super::state::{ActionOutcome, LastEvaluation, RuleCounts, RuleState};
 use crate::config::Action;
 
 /// Maximum time for one answer. A statement that takes as long is asked every 100 seconds.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Length of a rule's shortest interval, in durations of its last evaluation: a rule uses a tenth of the thread's time at
 /// most.
@@ -51,6 +51,8 @@ struct Running {
     /// The vertex with the number of firing subjects, if the rule publishes it.
     published: Option<VertexWriter>,
     due: Instant,
+    /// True if a warning says that the rule fails. A rule fails every few seconds, and a warning a start is enough.
+    is_warned: bool,
 }
 
 impl Evaluator {
@@ -81,6 +83,7 @@ impl Evaluator {
                 tracker,
                 published,
                 due: Instant::now(),
+                is_warned: false,
             })
         };
         let mut rules = rules.into_iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
@@ -141,6 +144,10 @@ impl Evaluator {
             (&counts.forgotten, tracker.forgotten()),
         ] {
             count.store(number, Ordering::Relaxed);
+        }
+        if let Some(reason) = reason.as_deref().filter(|_| !rule.is_warned) {
+            tell(format!("warning: the rule `{}` fails: {reason}", state.config.name));
+            rule.is_warned = true;
         }
         state.set_last(LastEvaluation { at: Some(moment.at), took, reason });
         rule.due = begun + state.config.every.max(took * SHARE);

@@ -30,6 +30,7 @@ mod evaluator;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::evaluator::TIMEOUT;
 pub(crate) use self::history::RuleRecord;
 pub(crate) use self::rows::rows;
 pub(crate) use self::state::RuleState;

@@ -68,6 +68,7 @@ impl Table for JobFindings {
 
     fn scan(&self, scan: &Scan) -> Result<Rows, BoxError> {
         let Some(jobs) = self.place.get()? else { return Ok(Rows::each([])) };
+        scan.lacks(jobs.unlisted());
         let mut reading = jobs.reading(scan.caller(), Question::Findings);
         note_ids(&mut reading, scan);
         let mut filter = filter_of(scan);
@@ -107,9 +108,11 @@ impl Steps {
     fn step(&self, rows: &[JobRow]) -> Result<RecordBatch, BoxError> {
         let mut batch = Batch::default();
         for row in rows {
-            // A job may have gone since it was listed.
-            let judged = self.jobs.judge(self.scan.caller(), &row.id)?.unwrap_or_default();
-            judged.iter().for_each(|judged| batch.push(row, judged));
+            match self.jobs.judge(self.scan.caller(), &row.id) {
+                // A job may have gone since it was listed.
+                Ok(judged) => judged.iter().flatten().for_each(|judged| batch.push(row, judged)),
+                Err(e) => self.scan.lacks_damaged(&format!("the job {}", row.id), e)?,
+            }
         }
         self.scan.select(&batch.finish())
     }

@@ -18,7 +18,7 @@ use super::{InsightInfo, Stores, register};
 use crate::estimates::EstimateQuestion;
 use crate::jobs::{Jobs, JobsPlace};
 
-fn engine(place: &Arc<JobsPlace>) -> Engine {
+pub(super) fn engine(place: &Arc<JobsPlace>) -> Engine {
     let source: Arc<dyn Source> = Arc::new(World::new(&[]));
     let mut registry = Registry::new(source.clone());
     let insight = |_: &_| InsightInfo { formula: None, reason: None };
@@ -28,7 +28,7 @@ fn engine(place: &Arc<JobsPlace>) -> Engine {
     Engine::new(registry).expect("an engine")
 }
 
-fn place(folder: &Path) -> Arc<JobsPlace> {
+pub(super) fn place(folder: &Path) -> Arc<JobsPlace> {
     let settings = crate::jobs::JobsSettings::default();
     Arc::new(JobsPlace::new(Some(folder.join("jobs")), "site", settings))
 }
@@ -39,7 +39,7 @@ fn now() -> Timestamp {
 }
 
 /// Stores a record, and returns the reason if it is refused.
-fn store(
+pub(super) fn store(
     jobs: &Jobs,
     caller: &Caller,
     (job, kind): (&str, Kind),

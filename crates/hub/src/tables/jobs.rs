@@ -169,6 +169,7 @@ impl Table for JobsTable {
             note_ids(&mut reading, scan);
             JobsOf::new(jobs, reading)
         };
+        scan.lacks(own.as_deref().and_then(Jobs::unlisted));
         let copies = self.place.shown_copies()?;
         scan.lacks(copies.missing());
         let sources = own.into_iter().chain(copies.jobs).map(source).collect();

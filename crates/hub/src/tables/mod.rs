@@ -28,6 +28,8 @@ mod callpaths;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;

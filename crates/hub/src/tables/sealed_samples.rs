@@ -163,7 +163,14 @@ impl Pieces for SealedSamples {
                 let mut made = Vec::new();
                 for (number, at) in parts {
                     let segment = segments.get(at).ok_or("a piece names no segment of a part")?;
-                    let records = read_part(segment, &id, number)?;
+                    let records = match read_part(segment, &id, number) {
+                        Ok(records) => records,
+                        // A part of a job would look like all of it.
+                        Err(e) => {
+                            scan.lacks_damaged(&format!("the job {id}"), e)?;
+                            return Ok(Vec::new());
+                        }
+                    };
                     for mut all in batches(&id, &records, &mut names) {
                         let rows = all.first().map_or(0, |column| column.len());
                         let copy_of = copy.as_ref().map(|copy| copy.hub.as_str());
@@ -188,7 +195,11 @@ fn pieces_of(jobs: &Jobs, bucket: Option<&str>, scan: &Scan) -> Result<Vec<Piece
     note_ids(&mut reading, scan);
     let named = scan.texts("job");
     let is_named = |id: &JobId| named.as_ref().is_none_or(|named| named.contains(&id.job()));
-    let parts = jobs.sealed_parts(scan.caller(), scan.times("time"), MAX_PARTS, &is_named)?;
+    let (parts, damaged) =
+        jobs.sealed_parts(scan.caller(), scan.times("time"), MAX_PARTS, &is_named)?;
+    for error in damaged {
+        scan.lacks_damaged("the jobs of a segment", error.into())?;
+    }
     let is_shown = |job: &str| parts.keys().any(|id| id.job() == job);
     if named.is_some_and(|named| !named.iter().all(|job| is_shown(job))) {
         note_refused(&mut reading);

@@ -188,9 +188,9 @@ pub enum MetadataError {
         /// The field.
         field: &'static str,
     },
-    /// A job cannot end as an orphan: that is a state of jobs whose start has not arrived.
-    #[error("a job does not end in the state `orphan`")]
-    Orphan,
+    /// A job cannot end in this state: a running job has not ended, and the start of an orphan has not arrived.
+    #[error("a job does not end in the state `{0}`")]
+    NotAnEnd(&'static str),
     /// A number is not finite.
     #[error("`{field}` has a number that is not finite")]
     NotFinite {
@@ -231,10 +231,10 @@ impl JobEnd {
     /// Checks that every field is within its bounds.
     ///
     /// # Errors
-    /// A map or text is too long, or a number is not finite.
+    /// The state is not one of an end, a map or text is too long, or a number is not finite.
     pub fn check(&self) -> Result<(), MetadataError> {
-        if self.state == JobState::Orphan {
-            return Err(MetadataError::Orphan);
+        if matches!(self.state, JobState::Running | JobState::Orphan) {
+            return Err(MetadataError::NotAnEnd(self.state.name()));
         }
         check_all("used", self.used.keys())?;
         check_finite("used", self.used.values().copied())?;
@@ -356,6 +356,10 @@ mod tests {
         let used = [("cpu_seconds".to_owned(), f64::NAN)].into();
         let end = JobEnd { used, ..JobEnd::default() };
         assert_eq!(end.check(), Err(MetadataError::NotFinite { field: "used" }));
+        for state in [JobState::Running, JobState::Orphan] {
+            let end = JobEnd { state, ..JobEnd::default() };
+            assert_eq!(end.check(), Err(MetadataError::NotAnEnd(state.name())));
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Anomaly reports: a node judges its own micrometrics and sends a small packet only if something is unusual.
 //!
-//! A [`Reporter`] has a detector for each micrometric ([`skopos_score::anomaly::envelope`]). Each tick takes the polled
-//! values and returns a packet if a metric became unusual, is more unusual than reported, is usual again, or is still
-//! unusual after [`REFRESH`]. A [`Receiver`] checks the packets of many nodes and returns [`Report`]s. Both are pure:
-//! time is an argument, and sockets belong to the caller. A packet fits into a datagram ([`MAX_PACKET_BYTES`]), and so
-//! into the payload of an in-band telemetry packet too.
+//! A [`Reporter`] has a detector for each micrometric ([`skopos_score::anomaly::envelope`]). It takes polled values with the
+//! times of their polls. Asked for a report, it returns a packet if a metric became unusual, is more unusual than reported,
+//! is usual again, or is still unusual after [`REFRESH`]. A [`Receiver`] checks the packets of many nodes and returns
+//! [`Report`]s. Both are pure: time is an argument, and sockets belong to the caller. A packet fits into a datagram
+//! ([`MAX_PACKET_BYTES`]), and so into the payload of an in-band telemetry packet too.
 //!
 //! `docs/reference/anomaly-report.md` has the format byte by byte; `packet` has the same as a table.
 //!

@@ -8,7 +8,7 @@ use std::time::Duration;
 use skopos_model::Timestamp;
 
 use super::decode::Unverified;
-use super::key::{NodeKey, SiteKey};
+use super::key::{NodeKey, SiteKey, node_id};
 use super::limits::{
     FORGED_PER_SECOND, FORGED_PER_SECOND_KNOWN, MAX_AGE, MAX_NAME_BYTES_PER_NODE, MAX_NODES,
 };
@@ -132,6 +132,11 @@ impl Receiver {
         self.admit(&header, key, now)?;
         self.remember(from, now);
         let packet = unverified.packet().map_err(Refused::Malformed)?;
+        // The key is that of the id. A node that was broken into must not report under the name of another.
+        let mut names = packet.names.iter().filter(|name| name.id == 0);
+        if names.any(|name| node_id(&name.name) != header.node) {
+            return Err(Refused::Forged { node: header.node });
+        }
         Ok(self.report(&packet))
     }
 

@@ -15,7 +15,7 @@ pub enum Refused {
     /// Too many packets with a wrong tag came within a second, so this one was not verified.
     #[error("too many forged packets came within a second; this one was not verified")]
     Busy,
-    /// The tag is wrong.
+    /// The tag is wrong, or the packet has the name of another node.
     #[error(
         "the tag was not made with the key of node {node:016x}; does it have the secret of this site?"
     )]

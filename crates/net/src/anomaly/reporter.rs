@@ -129,19 +129,29 @@ impl Reporter {
     /// Takes the values that were polled at `now`, and returns a packet if there is something to report. Without one it
     /// allocates nothing.
     pub fn tick(&mut self, now: Timestamp, samples: &[(Handle, f64)]) -> Option<&[u8]> {
+        self.observe(now, samples);
+        self.report(now)
+    }
+
+    /// Takes the values that were polled at `at`: the rate of a counter is that since the poll before. Allocates nothing.
+    pub fn observe(&mut self, at: Timestamp, samples: &[(Handle, f64)]) {
         for (handle, value) in samples {
             let slot = self.metrics.get_mut(handle.index as usize);
             let slot = slot.filter(|slot| slot.generation == handle.generation);
             if let Some(metric) = slot.and_then(|slot| slot.metric.as_mut()) {
-                metric.observe(now, *value, &mut self.counts.samples);
+                metric.observe(at, *value, &mut self.counts.samples);
             }
         }
+    }
+
+    /// Returns a packet if there is something to report at `now`. Without one it allocates nothing.
+    pub fn report(&mut self, now: Timestamp) -> Option<&[u8]> {
         let Self { metrics, due, .. } = self;
         due.clear();
         due.extend((0_u32..).zip(metrics.iter()).filter_map(|(index, slot)| {
             slot.metric.as_ref().is_some_and(|metric| metric.is_due(now)).then_some(index)
         }));
-        if due.is_empty() { None } else { Some(self.report(now)) }
+        if due.is_empty() { None } else { Some(self.write(now)) }
     }
 
     /// Returns the counts.
@@ -159,8 +169,8 @@ impl Reporter {
         self.metrics.get(index as usize).and_then(|slot| slot.metric.as_ref())
     }
 
-    /// Makes the packet of the metrics that are due, without those that do not fit.
-    fn report(&mut self, now: Timestamp) -> &[u8] {
+    /// Writes the packet of the metrics that are due, without those that do not fit.
+    fn write(&mut self, now: Timestamp) -> &[u8] {
         let mut due = std::mem::take(&mut self.due);
         due.sort_by_key(|index| {
             std::cmp::Reverse(self.metric(*index).map_or(Severity::Usual, Metric::severity))

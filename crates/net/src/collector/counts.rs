@@ -15,7 +15,7 @@ pub struct CollectorCounts {
     pub over_quota: u64,
     /// Datagrams without the right tag.
     pub bad_tags: u64,
-    /// Datagrams with a number that was seen before. They are refused if there is a key.
+    /// Datagrams that were seen before. They are refused if there is a key.
     pub replays: u64,
     /// Datagrams and reports that are not of the known format.
     pub malformed: u64,

@@ -18,15 +18,16 @@ pub(super) fn publish(name: &str, state: &mut PathState, sink: &mut dyn FactSink
     sink.set(&path::CHANGES_TOTAL, name, state.changes.into());
     sink.set(&path::MTU_EXCEEDED_TOTAL, name, state.mtu_exceeded.into());
     sink.set(&path::HOPS_EXCEEDED_TOTAL, name, state.hops_exceeded.into());
+    let seconds = |nanos: Option<u64>| nanos.map(|nanos| nanos as f64 / 1e9);
+    // Packets that came late are in the maxima alone.
+    set_known(sink, &path::LATENCY_SECONDS_MAX, name, seconds(state.latency_ns_max.take()));
+    set_known(sink, &path::QUEUE_BYTES_MAX, name, state.queue_bytes_max.take().map(u64::from));
     if !std::mem::take(&mut state.is_new) {
         // Without a packet nothing is known about the present.
         return 0;
     }
-    let seconds = |nanos: Option<u64>| nanos.map(|nanos| nanos as f64 / 1e9);
     set_known(sink, &path::LATENCY_SECONDS, name, seconds(state.latency_ns));
-    set_known(sink, &path::LATENCY_SECONDS_MAX, name, seconds(state.latency_ns_max.take()));
     set_known(sink, &path::HOPS_LATENCY_SECONDS, name, seconds(state.hops_latency_ns));
-    set_known(sink, &path::QUEUE_BYTES_MAX, name, state.queue_bytes_max.take().map(u64::from));
     let mut fitting = state.hops.len();
     loop {
         match Structured::new(state.hops[..fitting].iter().map(record).collect()) {

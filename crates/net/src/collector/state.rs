@@ -20,6 +20,10 @@ pub const MAX_NODES: usize = 4096;
 /// The most hops that a path keeps. A stack has room for at most 252 words, so more hops have few values.
 const MAX_HOPS: usize = 64;
 
+/// Nanoseconds by which the reports of a datagram may be older than those of the last minute. Longer than any queue; a node
+/// whose clock was set back further is heard again after this time.
+const MAX_BACK_NS: u64 = 60_000_000_000;
+
 /// Bits of the number of a datagram, and of a packet.
 const DATAGRAM_BITS: u32 = 22;
 const PACKET_BITS: u32 = 32;
@@ -44,7 +48,8 @@ pub(super) struct PathState {
     sequence: Sequence,
     /// The newest time at which a packet began, in nanoseconds of the source's clock.
     newest_ns: u64,
-    route: u64,
+    /// A hash of the hops; `None` until a packet has all of them.
+    route: Option<u64>,
     pub(super) changes: u64,
     pub(super) mtu_exceeded: u64,
     pub(super) hops_exceeded: u64,
@@ -62,7 +67,7 @@ impl Default for PathState {
             packets: 0,
             sequence: Sequence::new(PACKET_BITS),
             newest_ns: 0,
-            route: 0,
+            route: None,
             changes: 0,
             mtu_exceeded: 0,
             hops_exceeded: 0,
@@ -94,6 +99,8 @@ pub(super) struct NodeState {
     sequence: Sequence,
     /// The newest time of a report, in nanoseconds of the node's clock.
     newest_ns: u64,
+    /// The newest time of a report in the last minute, and the time at which it came, in nanoseconds of this clock.
+    recent: (u64, u64),
     pub(super) reports: u64,
     pub(super) drops: u64,
     pub(super) congested: u64,
@@ -102,7 +109,7 @@ pub(super) struct NodeState {
 impl Default for NodeState {
     fn default() -> Self {
         let sequence = Sequence::new(DATAGRAM_BITS);
-        Self { sequence, newest_ns: 0, reports: 0, drops: 0, congested: 0 }
+        Self { sequence, newest_ns: 0, recent: (0, 0), reports: 0, drops: 0, congested: 0 }
     }
 }
 
@@ -111,10 +118,23 @@ impl NodeState {
         self.sequence.lost()
     }
 
-    /// Notes the number of a datagram, and returns true if the number was seen before.
-    fn is_replay(&mut self, number: u32, newest: Option<u64>) -> bool {
+    /// Notes the number of a datagram, and returns true if the datagram was seen before.
+    fn is_replay(&mut self, number: u32, newest: Option<u64>, now: u64) -> bool {
+        let (recent_ns, recent_at) = self.recent;
+        let is_recent = now.saturating_sub(recent_at) <= MAX_BACK_NS;
+        let is_old = newest.is_some_and(|time| time.saturating_add(MAX_BACK_NS) < recent_ns);
+        // Numbers come again after four million datagrams, so a datagram that was recorded before that may have the next one.
+        if is_recent && is_old {
+            return true;
+        }
         let place = note_newer(&mut self.sequence, number, newest, &mut self.newest_ns);
-        matches!(place, Place::Old)
+        if place == Place::Old {
+            return true;
+        }
+        if let Some(time) = newest.filter(|time| *time >= recent_ns || !is_recent) {
+            self.recent = (time, now);
+        }
+        false
     }
 }
 
@@ -142,30 +162,37 @@ impl PathState {
 
     fn note(&mut self, int: &Embedded<'_>, sink: &Hop) {
         self.packets += 1;
-        self.is_new = true;
         self.mtu_exceeded += u64::from(int.header.mtu_exceeded);
         self.hops_exceeded += u64::from(int.header.hops_exceeded);
         let begin = int.hops().next().as_ref().and_then(begin_ns);
+        // Clocks that disagree by more than the path takes give no time at all.
+        let latency_ns = begin.and_then(|begin| sink.ingress_ns?.checked_sub(begin));
         if let Some(number) = int.sequence
             && note_newer(&mut self.sequence, number, begin, &mut self.newest_ns) == Place::Late
         {
-            // An earlier packet that came later says nothing about the present.
+            // An earlier packet that came later says nothing about the present. It waited long, so the maxima have it.
+            let queue = int.hops().take(MAX_HOPS).filter_map(|hop| hop.queue_bytes).max();
+            self.note_maxima(queue, latency_ns);
             return;
         }
+        self.is_new = true;
         self.hops.clear();
         self.hops.extend(int.hops().take(MAX_HOPS));
         // A hop that could not add its data does not change the route.
         if !int.header.mtu_exceeded && !int.header.hops_exceeded {
             self.note_route();
         }
-        let queues = self.hops.iter().filter_map(|hop| hop.queue_bytes);
-        self.queue_bytes_max = self.queue_bytes_max.max(queues.max());
+        let queue = self.hops.iter().filter_map(|hop| hop.queue_bytes).max();
+        self.note_maxima(queue, latency_ns);
         let latencies: Option<u64> =
             self.hops.iter().map(|hop| hop.latency_ns.map(u64::from)).sum();
         self.hops_latency_ns = latencies;
-        // Clocks that disagree by more than the path takes give no time at all.
-        self.latency_ns = begin.and_then(|begin| sink.ingress_ns?.checked_sub(begin));
-        self.latency_ns_max = self.latency_ns_max.max(self.latency_ns);
+        self.latency_ns = latency_ns;
+    }
+
+    fn note_maxima(&mut self, queue_bytes: Option<u32>, latency_ns: Option<u64>) {
+        self.queue_bytes_max = self.queue_bytes_max.max(queue_bytes);
+        self.latency_ns_max = self.latency_ns_max.max(latency_ns);
     }
 
     fn note_route(&mut self) {
@@ -174,10 +201,10 @@ impl PathState {
             (hop.node, hop.ingress_port, hop.egress_port).hash(&mut hasher);
         }
         let route = hasher.finish();
-        if self.packets > 1 && route != self.route {
+        if self.route.is_some_and(|before| before != route) {
             self.changes += 1;
         }
-        self.route = route;
+        self.route = Some(route);
     }
 }
 
@@ -196,7 +223,7 @@ impl State {
         }
     }
 
-    /// Notes a datagram with the newest time of its reports; returns false if its number was seen before.
+    /// Notes a datagram with the newest time of its reports; returns false if it was seen before.
     pub(super) fn note_group(
         &mut self,
         group: &Group,
@@ -205,7 +232,7 @@ impl State {
         counts: &mut CollectorCounts,
     ) -> bool {
         let Some(node) = self.nodes.entry(group.node, now, counts) else { return true };
-        !node.is_replay(group.sequence, newest)
+        !node.is_replay(group.sequence, newest, now)
     }
 
     /// Notes a report.

@@ -18,6 +18,18 @@ pub const MAX_NAME_BYTES: usize = 16;
 /// The longest delay of a link, once around the earth by fibre and more.
 pub const MAX_DELAY_MS: f64 = 1000.0;
 
+/// The smallest disk: a smaller ext4 has no room for its journal.
+const MIN_DISK_MB: u32 = 16;
+
+/// The largest disk: its file system is made in seconds, and its image is shorter than the longest file of ext4.
+const MAX_DISK_MB: u32 = 1_000_000;
+
+/// The slowest disk: the kernel asks for at most 128 KiB at once, for which it waits 1.3 seconds.
+const MIN_DISK_RATE_MB: f64 = 0.1;
+
+/// The fastest disk: any machine is slower.
+const MAX_DISK_RATE_MB: f64 = 100_000.0;
+
 const WHAT: &str = "a topology";
 
 /// A lab: hosts and switches, the links between them, and disks of hosts.
@@ -107,8 +119,8 @@ impl Topology {
     /// # Errors
     /// The text is not TOML, a name is not allowed or not known, or there is a circle.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let topology: Self =
-            toml::from_str(text).map_err(|e| Error::malformed(WHAT, e.to_string()))?;
+        let topology: Self = toml::from_str(text)
+            .map_err(|e| Error::malformed(WHAT, e.to_string().trim_end().to_owned()))?;
         topology.check()?;
         Ok(topology)
     }
@@ -174,10 +186,7 @@ impl Topology {
                     disk.name, disk.host
                 ));
             }
-            if !(0.0..=MAX_DELAY_MS).contains(&disk.seek_ms) || disk.size_mb < 16 {
-                let why = "a seek takes 0 to 1000 ms, and a disk has at least 16 MB";
-                return fault(format!("the disk `{}`: {why}", disk.name));
-            }
+            check_disk(disk)?;
         }
         self.check_circles()
     }
@@ -231,6 +240,22 @@ fn check_link(link: &Link) -> Result<(), Error> {
     Ok(())
 }
 
+fn check_disk(disk: &Disk) -> Result<(), Error> {
+    let fault =
+        |why: String| Err(Error::malformed(WHAT, format!("the disk `{}`: {why}", disk.name)));
+    if !(0.0..=MAX_DELAY_MS).contains(&disk.seek_ms) {
+        return fault(format!("a seek takes 0 to {MAX_DELAY_MS} ms"));
+    }
+    if !(MIN_DISK_MB..=MAX_DISK_MB).contains(&disk.size_mb) {
+        return fault(format!("a disk has {MIN_DISK_MB} to {MAX_DISK_MB} MB"));
+    }
+    let range = MIN_DISK_RATE_MB..=MAX_DISK_RATE_MB;
+    if disk.rate_mb.is_some_and(|rate| !range.contains(&rate)) {
+        return fault(format!("a rate is between {MIN_DISK_RATE_MB} and {MAX_DISK_RATE_MB} MB/s"));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,7 +271,7 @@ mod tests {
         assert_eq!(topology.links[0].queue_bytes, 1_000_000);
         let check = |from: &str, to: &str, expected: &str| {
             let why = Topology::parse(&GOOD.replacen(from, to, 1)).expect_err(expected).to_string();
-            assert!(why.contains(expected), "{why}");
+            assert!(why.contains(expected) && !why.ends_with('\n'), "{why:?}");
         };
         check("'demo'", "'De mo'", "is not a name");
         check("'demo'", "'12345678901234567'", "is not a name");
@@ -256,7 +281,13 @@ mod tests {
         check("rate_mbit = 50", "rate_mbit = 0", "a rate is between");
         check("delay_ms = 5", "delay_ms = -1", "a delay is between");
         check("host = 'b'", "host = 's1'", "is not a host");
-        check("size_mb = 64", "size_mb = 1", "at least 16 MB");
+        check("size_mb = 64", "size_mb = 1", "a disk has 16 to 1000000 MB");
+        check("size_mb = 64", "size_mb = 99999999", "a disk has 16 to 1000000 MB");
+        check("seek_ms = 8", "seek_ms = 1001", "a seek takes 0 to 1000 ms");
+        for rate in ["0", "-5", "nan", "1e-300"] {
+            let with_rate = format!("seek_ms = 8\nrate_mb = {rate}");
+            check("seek_ms = 8", &with_rate, "a rate is between 0.1");
+        }
         check("seek_ms", "sek_ms", "unknown field");
         let more = "[[switch]]\nname = 's2'\n[[link]]\nends = ['s1', 's2']\n[[link]]\nends = ['s2', 's1']\n";
         let why = Topology::parse(&format!("{GOOD}{more}")).expect_err("a circle").to_string();

@@ -41,6 +41,10 @@ static OBJECT: &[u8] =
 /// The values that the programs need from the kernel's types.
 const FIELDS: &str = include_str!("../../bpf/fields.h");
 
+/// The most events of one call of [`Plane::events`]: twice those for which the buffer has room, so that a flood of packets does not
+/// keep the caller for ever.
+pub const MAX_EVENTS: usize = 4096;
+
 /// The number of counters: `COUNTS` of `bpf/tables.h`.
 const COUNTS: u32 = 10;
 
@@ -188,10 +192,12 @@ impl Plane {
         self.ports.get(&index, 0).map(|bytes| PortState::read(&bytes)).map_err(map_error)
     }
 
-    /// Calls `take` with each waiting event. Returns the number of events.
+    /// Calls `take` with each waiting event, and with at most [`MAX_EVENTS`]. Returns the number of events.
     pub fn events(&mut self, mut take: impl FnMut(&Event<'_>)) -> usize {
         let mut count = 0;
-        while let Some(item) = self.events.next() {
+        while count < MAX_EVENTS
+            && let Some(item) = self.events.next()
+        {
             if let Some(event) = Event::read(&item) {
                 take(&event);
             }
@@ -224,15 +230,17 @@ fn programs_of(port: &Port, index: u32) -> Vec<Program<'static>> {
     programs
 }
 
+/// The subject of errors about settings.
+const SETTINGS: &str = "the settings of the data plane";
+
 fn check(settings: &PlaneSettings) -> Result<(), Error> {
-    let what = "the settings of the data plane";
     if settings.watches.len() > MAX_WATCHES {
         let why = format!("{} flows; at most {MAX_WATCHES}", settings.watches.len());
-        return Err(Error::malformed(what, why));
+        return Err(Error::malformed(SETTINGS, why));
     }
     if settings.ports.len() > MAX_PORTS {
         let why = format!("{} interfaces; at most {MAX_PORTS}", settings.ports.len());
-        return Err(Error::malformed(what, why));
+        return Err(Error::malformed(SETTINGS, why));
     }
     Ok(())
 }
@@ -243,8 +251,13 @@ fn interface_index(name: &str) -> Result<u32, Error> {
     let path = Path::new("/proc/thread-self/net/dev");
     fs::metadata(path).map_err(Error::system(format!("stat {}", path.display())))?;
     let doing = format!("find the interface {name}");
-    rustix::net::netdevice::name_to_index(socket()?, name)
-        .map_err(|e| Error::system(doing)(io::Error::from(e)))
+    rustix::net::netdevice::name_to_index(socket()?, name).map_err(|e| match e {
+        rustix::io::Errno::NODEV => {
+            let why = format!("there is no interface `{name}`; `ip link` lists them");
+            Error::malformed(SETTINGS, why)
+        }
+        e => Error::system(doing)(io::Error::from(e)),
+    })
 }
 
 fn socket() -> Result<rustix::fd::OwnedFd, Error> {

@@ -60,7 +60,7 @@ impl Reporter {
         Ok(Self { socket, node, domain, key, sequence: 0, datagram, one: Vec::new(), counts })
     }
 
-    /// Sends all waiting events. Returns their number.
+    /// Sends the waiting events, at most [`MAX_EVENTS`](super::MAX_EVENTS). Returns their number.
     ///
     /// # Errors
     /// The plane does not take the time of the day.

@@ -39,7 +39,8 @@ pub const MAX_PAUSE: Duration = Duration::from_secs(900);
 pub(super) struct Device {
     pub(super) settings: DeviceSettings,
     address: SocketAddr,
-    session: Session,
+    /// `None` until its secret could be read.
+    session: Option<Session>,
     memory: Memory,
     /// The time of the next poll.
     pub(super) due: Duration,
@@ -77,14 +78,11 @@ impl Device {
     /// Makes a device that is polled at once.
     ///
     /// # Errors
-    /// The settings are wrong, or a secret cannot be read.
+    /// The address is wrong.
     pub(super) fn new(settings: DeviceSettings) -> Result<Self, Error> {
-        let identity = settings.identity()?;
-        let mut random = [0; 8];
-        SystemRandom::new().fill(&mut random).map_err(|_| no_random())?;
         Ok(Self {
             address: settings.socket_address()?,
-            session: Session::new(identity, u64::from_ne_bytes(random)),
+            session: None,
             settings,
             memory: Memory::default(),
             due: Duration::ZERO,
@@ -106,9 +104,15 @@ impl Device {
     /// Begins a poll. A source port of its own makes answers hard to forge.
     ///
     /// # Errors
-    /// There is no socket for the address, or no random number.
+    /// A secret cannot be read; the next poll tries again. There is no socket for the address, or no random number.
     pub(super) fn begin(&mut self, now: Duration, counts: &mut PollerCounts) -> Result<(), Error> {
         self.due = now + self.settings.interval;
+        if self.session.is_none() {
+            let identity = self.settings.identity()?;
+            let mut random = [0; 8];
+            SystemRandom::new().fill(&mut random).map_err(|_| no_random())?;
+            self.session = Some(Session::new(identity, u64::from_ne_bytes(random)));
+        }
         let any: IpAddr = match self.address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -134,12 +138,16 @@ impl Device {
     }
 
     fn send(&mut self, now: Duration, counts: &mut PollerCounts) -> Result<(), Error> {
-        let Some(flight) = &mut self.flight else { return Ok(()) };
+        let (Some(flight), Some(session)) = (&mut self.flight, &mut self.session) else {
+            return Ok(());
+        };
         let mut random = [0; 4];
         SystemRandom::new().fill(&mut random).map_err(|_| no_random())?;
         let id = i32::from_ne_bytes(random) & i32::MAX;
-        let message = self.session.write(id, &flight.request, now);
-        flight.deadline = now + self.settings.timeout * 2u32.saturating_pow(flight.attempt);
+        let message = session.write(id, &flight.request, now);
+        let patience = self.settings.timeout * 2u32.saturating_pow(flight.attempt);
+        // A poll lasts no longer than its interval.
+        flight.deadline = (now + patience).min(flight.began + self.settings.interval);
         counts.requests += 1;
         // A device that refuses connections, or a full queue, is as silent as a lost datagram: the timeout sees it.
         let _ = flight.socket.send(&message);
@@ -176,7 +184,10 @@ impl Device {
             return Ok(self.end(now, Some(Unknown::TooLong), counts));
         }
         if now.saturating_sub(flight.began) >= self.settings.interval {
-            return Ok(self.end(now, Some(Unknown::TooLong), counts));
+            let is_silent = flight.attempt > 0 || !flight.poll.is_answered();
+            counts.timeouts += u64::from(is_silent);
+            let why = if is_silent { Unknown::NoAnswer } else { Unknown::TooLong };
+            return Ok(self.end(now, Some(why), counts));
         }
         if now < flight.deadline {
             return Ok(None);
@@ -203,7 +214,8 @@ impl Device {
         now: Duration,
         counts: &mut PollerCounts,
     ) -> Result<Option<Outcome>, Error> {
-        let taken = self.session.take(datagram, now);
+        let Some(session) = &mut self.session else { return Ok(None) };
+        let taken = session.take(datagram, now);
         let Some(flight) = &mut self.flight else { return Ok(None) };
         flight.bytes = flight.bytes.saturating_add(datagram.len());
         match taken {
@@ -240,13 +252,13 @@ impl Device {
         if let Some(why) = why {
             flight.poll.fail(why);
             counts.failed_polls += 1;
-            if why == Unknown::NoAnswer {
-                self.session.note_silence();
+            if let (Unknown::NoAnswer, Some(session)) = (why, &mut self.session) {
+                session.note_silence();
             }
         } else {
             counts.polls += 1;
         }
-        let boots = self.session.boots();
+        let boots = self.session.as_ref().and_then(Session::boots);
         let snapshot = flight.poll.finish(&self.settings.name, boots, &mut self.memory);
         self.silent = if snapshot.is_some() { 0 } else { self.silent.saturating_add(1) };
         if self.silent > 0 {

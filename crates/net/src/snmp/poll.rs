@@ -139,6 +139,11 @@ impl Poll {
         }
     }
 
+    /// Returns true if the device answered a request.
+    pub(super) fn is_answered(&self) -> bool {
+        self.system.is_some()
+    }
+
     /// Returns the reason for which the poll was ended before its end.
     pub(super) fn failed(&self) -> Option<Unknown> {
         self.failed

@@ -38,7 +38,7 @@ pub struct Poller {
 /// Polls devices and hands their facts to `sink`, until `stop` is stopped. It wants a thread of its own.
 ///
 /// # Errors
-/// The settings are wrong, a secret cannot be read, or the system refuses sockets.
+/// The settings are wrong, or the system refuses to wait or to give random numbers.
 pub fn poll(devices: &[DeviceSettings], sink: &mut dyn FactSink, stop: &Stop) -> Result<(), Error> {
     let mut poller = Poller::new(devices)?;
     let begin = Instant::now();
@@ -51,10 +51,11 @@ pub fn poll(devices: &[DeviceSettings], sink: &mut dyn FactSink, stop: &Stop) ->
 }
 
 impl Poller {
-    /// Makes a poller whose devices are polled from the first turn on.
+    /// Makes a poller whose devices are polled from the first turn on. A device reads its secret when it is first polled, and
+    /// again with each poll until that works.
     ///
     /// # Errors
-    /// The settings are wrong, or a secret cannot be read.
+    /// The settings are wrong.
     pub fn new(devices: &[DeviceSettings]) -> Result<Self, Error> {
         settings::check(devices)?;
         let devices: Vec<Device> =
@@ -112,10 +113,14 @@ impl Poller {
             }
             match device.begin(now, &mut self.counts) {
                 Ok(()) => room -= 1,
-                // An address without a route is a device that does not answer; the others are polled all the same.
+                // A device without its secret, or without a route to its address, has no values; the others are polled all
+                // the same.
                 Err(error) => {
                     self.counts.failed_polls += 1;
-                    snmp_device::publish_failure(&device.settings.name, &error.to_string(), sink);
+                    let cause = std::error::Error::source(&error);
+                    let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
+                    let why = format!("{error}{cause}");
+                    snmp_device::publish_failure(&device.settings.name, &why, sink);
                 }
             }
         }

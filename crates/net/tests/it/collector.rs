@@ -235,6 +235,14 @@ fn loss_and_changes_of_a_path_are_counted_at_the_packet_that_shows_them() {
 }
 
 #[test]
+fn a_first_packet_without_all_hops_is_not_another_path() {
+    let mut collector = collector(|_| {});
+    let without = Datagram { nodes: &[1], mtu_exceeded: true, ..Datagram::new(0) };
+    let facts = give(&mut collector, &[without, Datagram::new(1)]);
+    assert_eq!(facts.get("path/10.9.0.1-10.9.0.2/changes_total"), Some("0"));
+}
+
+#[test]
 fn a_forger_is_refused_before_its_datagrams_are_parsed() {
     let key = Key::new(b"a key of the site").expect("long enough");
     let own = key.clone();
@@ -268,6 +276,44 @@ fn a_forger_is_refused_before_its_datagrams_are_parsed() {
     // After a second it may send again.
     collector.handle(from(), &tagged(3), now + Duration::from_secs(1));
     assert_eq!(collector.counts().over_quota, 95);
+}
+
+#[test]
+fn a_packet_that_comes_late_is_in_the_maxima_and_not_in_the_present() {
+    let mut collector = collector(|_| {});
+    let path = |name: &str| format!("path/10.9.0.1-10.9.0.2/{name}");
+    let late = || Datagram { nodes: &[1, 9], ..Datagram::new(2) };
+    let facts = give(&mut collector, &[Datagram::new(0), Datagram::new(4), late()]);
+    assert_eq!(facts.get(&path("queue_bytes_max")), Some("9000"));
+    assert_eq!(facts.get(&path("hops_latency_seconds")), Some("0.003"), "of the newest packet");
+    let another = Datagram { number: 5, sequence: 3, ..late() };
+    let facts = give(&mut collector, &[another]);
+    assert_eq!(facts.get(&path("queue_bytes_max")), Some("9000"));
+    assert_eq!(facts.get(&path("latency_seconds")), None, "nothing new is known");
+}
+
+#[test]
+fn a_recorded_datagram_is_refused_after_its_number_came_again() {
+    let key = Key::new(b"a key of the site").expect("long enough");
+    let own = key.clone();
+    let mut collector = collector(|settings| settings.key = Some(own));
+    // The second and the third have numbers that datagrams had hours ago, which the numbers have not reached again.
+    for (number, at_ms) in [(10, 7_200_000), (500_000, 0), (11, 0), (11, 7_200_010)] {
+        let mut bytes = Datagram { at_ms, ..Datagram::new(number) }.bytes();
+        key.append(&mut bytes);
+        collector.handle(from(), &bytes, Duration::from_secs(1));
+    }
+    assert_eq!((collector.counts().reports, collector.counts().replays), (2, 2));
+    let mut facts = Facts::default();
+    collector.publish(&mut facts);
+    assert_eq!(facts.get("int_node/9/lost_total"), Some("0"));
+    // A node whose clock was set back is heard again after a minute.
+    for (number, at_ms, second) in [(12, 0, 30), (500, 10, 62), (501, 20, 62)] {
+        let mut bytes = Datagram { at_ms, ..Datagram::new(number) }.bytes();
+        key.append(&mut bytes);
+        collector.handle(from(), &bytes, Duration::from_secs(second));
+    }
+    assert_eq!((collector.counts().reports, collector.counts().replays), (4, 3));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::file::{
     ClockPoint, Counters, Definition, End, Frame, Frames, Process, Records, TRACE_VERSION,
 };
 use crate::pvar::PvarInfo;
-use crate::record::{Kind, MAX_TAGGED, Record, SpanRecord, Status, Tagged};
+use crate::record::{Kind, MAX_TAGGED, RECORD_BYTES, Record, SpanRecord, Status, Tagged};
 
 /// Number of intervals, with the unused tag 0.
 pub const INTERVALS: usize = 11;
@@ -134,6 +134,8 @@ pub struct Reader {
     pub counters: Vec<Counters>,
     /// The greatest error of the clock of each process in ns, as it recorded it.
     pub clock_errors: Vec<u64>,
+    /// The frames of records that were read of each part.
+    read_frames: HashMap<PartKey, u64>,
     pvar_numbers: HashMap<(String, String), u32>,
     peer_numbers: HashMap<String, u32>,
 }
@@ -146,7 +148,17 @@ struct Part {
     /// Records that wait for their details, by thread.
     waiting: HashMap<u32, Waiting>,
     has_ended: bool,
+    /// The key of its part of the trace, once a record is there.
+    key: Option<PartKey>,
+    /// Frames of records so far.
+    frames: u64,
+    /// Frames of records of the same part that were in other files.
+    known_frames: u64,
 }
+
+/// Tells a part of a trace from others, whatever its file is called: number of the process, number of the thread, and bytes of
+/// the first record, which has a time. A copy has the same key, and as many of the same frames as there were when it was made.
+type PartKey = (u32, u32, [u8; RECORD_BYTES]);
 
 /// A record and the number of its details that are still missing.
 type Waiting = (Box<Side>, u16);
@@ -189,9 +201,15 @@ impl Reader {
             numbers: Numbers::default(),
             waiting: HashMap::new(),
             has_ended: false,
+            key: None,
+            frames: 0,
+            known_frames: 0,
         };
         while let Some(frame) = frames.next_frame()? {
             self.frame(&mut part, frame, visit);
+        }
+        if let Some(key) = part.key {
+            self.read_frames.insert(key, part.frames.max(part.known_frames));
         }
         self.counts.torn_files += u64::from(frames.tear().is_some());
         self.counts.bad_frames += frames.damaged();
@@ -222,11 +240,16 @@ impl Reader {
             }
             Frame::Definition(definition) => self.define(part, definition).is_some(),
             Frame::Records(records) => {
-                self.records(part, &records, visit);
+                if self.is_fresh(part, &records) {
+                    self.records(part, &records, visit);
+                }
                 true
             }
             Frame::Counters(counters) => {
-                self.counters[part.process as usize] = counters;
+                // The counters of a copy may be older.
+                if part.frames >= part.known_frames {
+                    self.counters[part.process as usize] = counters;
+                }
                 true
             }
             Frame::End(end) => {
@@ -240,6 +263,21 @@ impl Reader {
             }
         };
         self.counts.bad_frames += u64::from(!is_kept);
+    }
+
+    /// Returns true if no other file has had this frame of a part. A copy of a part is read from there on where the other file
+    /// ended.
+    fn is_fresh(&mut self, part: &mut Part, records: &Records<'_>) -> bool {
+        if part.key.is_none()
+            && let Some(first) = records.bytes.first_chunk::<RECORD_BYTES>()
+        {
+            let key = (part.process, records.thread, *first);
+            part.known_frames = self.read_frames.get(&key).copied().unwrap_or(0);
+            self.counts.copied_files += u64::from(part.known_frames > 0);
+            part.key = Some(key);
+        }
+        part.frames += 1;
+        part.frames > part.known_frames
     }
 
     /// Returns the number of a process, the same for all parts of its trace.

@@ -72,6 +72,7 @@ impl<'l> Trace<'l> {
                 0 => {
                     "it has no traces; a recorder writes files `NAME-PID-START.sktrace`".to_owned()
                 }
+                1 => "its file does not describe a process".to_owned(),
                 files => format!("none of its {files} files describes a process"),
             };
             return Err(Error::Input { input: "the trace".to_owned(), why });

@@ -176,6 +176,12 @@ impl Parts {
         self.unwritten += std::mem::take(&mut self.pending);
         if let Some(part) = self.current.take() {
             let path = part.path().to_path_buf();
+            // A full disk would get another empty file with each attempt.
+            let is_empty = fs::metadata(&path).is_ok_and(|file| file.len() == 0);
+            if is_empty && fs::remove_file(&path).is_ok() {
+                self.next_number -= 1;
+                return;
+            }
             self.complete.push_back((path, part.bytes(), std::mem::take(&mut self.records)));
         }
     }
@@ -224,5 +230,27 @@ impl Parts {
     /// Returns the records that went with deleted parts since the last call, and those that no disk took.
     pub(crate) fn take_deleted(&mut self) -> (u64, u64) {
         (std::mem::take(&mut self.deleted), std::mem::take(&mut self.unwritten))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_on_a_full_disk_leaves_no_empty_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut parts = Parts::new(folder.path(), "kv-1-2", 1 << 30);
+        let files = || numbers(folder.path(), "kv-1-2").expect("readable");
+        for _ in 0..3 {
+            parts.begin(&Process::default()).expect("begun");
+            // The frames of the part are in memory, and the disk takes none of them.
+            parts.give_up();
+            assert!(files().is_empty(), "{:?}", files());
+        }
+        parts.begin(&Process::default()).expect("begun");
+        parts.flush().expect("written");
+        parts.give_up();
+        assert_eq!(files(), [0], "a part with frames stays");
     }
 }

@@ -8,7 +8,7 @@ use crate::analysis::profile::{Profile, SeenBy};
 use crate::error::Error;
 
 /// Writes the callpaths of a profile as folded stacks: `read;list 1234`. The time is that of the path without the paths
-/// below it. Returns the number of lines.
+/// below it. Returns the number of bytes.
 ///
 /// # Errors
 /// `sink` takes no more bytes.
@@ -24,16 +24,17 @@ fn write(profile: &Profile, sink: &mut dyn Write) -> io::Result<u64> {
             *below.entry(above).or_default() += path.end_to_end.sum();
         }
     }
-    let mut lines = 0;
+    let mut bytes = 0;
     for path in paths {
         // Calls at one time may last longer together than the call around them.
         let own = below.get(path.names.as_slice()).copied().unwrap_or(0);
         let own = path.end_to_end.sum().saturating_sub(own);
         let names: Vec<String> = path.names.iter().map(|name| clean(name)).collect();
-        writeln!(sink, "{} {own}", names.join(";"))?;
-        lines += 1;
+        let line = format!("{} {own}\n", names.join(";"));
+        sink.write_all(line.as_bytes())?;
+        bytes += line.len() as u64;
     }
-    Ok(lines)
+    Ok(bytes)
 }
 
 /// A name without the characters that the format has for itself.

@@ -26,7 +26,7 @@ use skopos_model::job::{JobId, Kind};
 use skopos_model::unpoisoned;
 use skopos_query::arrow::array::{AsArray as _, RecordBatch};
 use skopos_query::arrow::datatypes::Int64Type;
-use skopos_query::{Engine, Limits};
+use skopos_query::{Engine, Error, Limits};
 use skopos_wire::{Identity, TicketSigner};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -110,6 +110,14 @@ fn incomplete(missing: &str) -> Status {
     let text = format!("the answer would lack a part of the jobs: {missing}");
     let hint = "ask again, or with `\"partial\": true` in the command, which gets the rest";
     status::with_hint(Code::Unavailable, &text, Some(hint))
+}
+
+/// Returns an error of the statement as one of the condition, which begins at the second line of the statement.
+fn in_condition(mut error: Error) -> Error {
+    if let Error::Syntax { at, .. } | Error::UnknownName { at: Some(at), .. } = &mut error {
+        at.line = at.line.saturating_sub(1).max(1);
+    }
+    error
 }
 
 /// Returns the failure of the storage to a caller. Its text names files, and jobs of others, so the owner alone reads it.
@@ -431,7 +439,7 @@ impl Inner {
             MAX_FOUND + 1
         );
         let answer = async { self.engine.planned(caller, &sql, &LIMITS).await?.collect().await };
-        let answer = answer.await.map_err(|e| status::of(&e))?;
+        let answer = answer.await.map_err(|e| status::of(&in_condition(e)))?;
         Ok(Matching { ids: ids_of(&answer.batches)?, missing: answer.missing })
     }
 

@@ -31,6 +31,10 @@ use super::plain_data::refusal;
 use super::status;
 use crate::shares::{Share, Shares};
 
+/// The path of a descriptor, for people.
+const RIGHT_PATH: &str = "its path is `jobs`, the name of the producer, its epoch (a whole number), and a level: \
+    `memory`, `disk`, `replica` or `lts`";
+
 /// Pause before records are offered again to a storage that is full.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
@@ -93,7 +97,7 @@ impl Address {
             status::with_hint(
                 Code::InvalidArgument,
                 "the descriptor is not one of records of jobs",
-                Some("its path is `jobs`, the name of the producer, its epoch, and a level"),
+                Some(RIGHT_PATH),
             )
         };
         let path = descriptor.map_or(&[][..], |descriptor| &descriptor.path);

@@ -58,7 +58,7 @@ impl Refusal {
 
     pub(crate) fn wrong_method() -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method")
-            .hint("/api/v1/sql takes POST, all other paths GET")
+            .hint("/api/v1/sql and /api/v1/join take POST, all other paths GET")
     }
 
     pub(crate) fn foreign() -> Self {

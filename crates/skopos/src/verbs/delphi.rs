@@ -186,11 +186,12 @@ fn score_vertex(vertex: &Vertex) -> Result<Evaluation, String> {
         samples.push((time, value))
     });
     evaluate(vertex.info().kind, &samples, FIRST)
-        .ok_or_else(|| format!("{} samples are too few", samples.len()))
+        .ok_or_else(|| format!("a prediction needs six samples, and there are {}", samples.len()))
 }
 
 fn too_few(name: &str, samples: usize) -> Failure {
-    Failure::no(format!("{name} has {samples} samples, and a prediction needs six"))
+    let samples = format::count(samples as u64, "sample");
+    Failure::no(format!("{name} has {samples}, and a prediction needs six"))
 }
 
 fn print(out: &mut Out, topic: &str, unit: &str, e: &Evaluation) -> Result<(), Failure> {

@@ -6,9 +6,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use skopos_model::task::{Resource, amount};
 use skopos_store::archive::{Keeper, Records};
-use skopos_store::estimate::{
-    CONFIDENCE, Estimate, MAX_RISK, Minimize, Record, estimate_from, judge,
-};
+use skopos_store::estimate::{CONFIDENCE, Estimate, MAX_RISK, Minimize, estimate_from, judge_from};
 use skopos_store::stats::Moments;
 
 use crate::verbs::archive::{Place, Selection, failure, known_resource, no_class};
@@ -27,7 +25,7 @@ pub(crate) struct EstimateArgs {
     #[arg(long, value_enum, default_value_t = Goal::Waste)]
     minimize: Goal,
     /// Largest share of records that may need more than the allocation, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = MAX_RISK, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = MAX_RISK, value_parser = share, allow_hyphen_values = true)]
     max_risk: f64,
     /// Resource to estimate
     #[arg(long, value_name = "NAME", default_value = "memory")]
@@ -105,7 +103,7 @@ pub(crate) fn run(global: &Global, args: &EstimateArgs) -> Result<ExitCode, Fail
             resource.name, args.class, found.unfinished, found.unknown
         )));
     };
-    let naive = naive(&found.records, chosen.maximum);
+    let naive = naive(&found, chosen.maximum);
     let mut out = Out::new(global.style());
     match out.style {
         Style::Json => out.json(&EstimateJson {
@@ -118,7 +116,10 @@ pub(crate) fn run(global: &Global, args: &EstimateArgs) -> Result<ExitCode, Fail
             lower_bounds: found.lower_bounds,
             unfinished: found.unfinished,
             unknown: found.unknown,
-            naive: naive.map(|(choice, estimate)| NaiveJson { choice, estimate }).into(),
+            naive: naive
+                .into_iter()
+                .map(|(choice, estimate)| NaiveJson { choice, estimate })
+                .collect(),
         })?,
         Style::Plain => {
             let Estimate { allocation, maximum, waste, waste_share, risk, risk_bound, count } =
@@ -133,16 +134,17 @@ pub(crate) fn run(global: &Global, args: &EstimateArgs) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the allocations of other methods.
-fn naive(records: &[Record], maximum: f64) -> [(&'static str, Estimate); 2] {
+/// Returns the allocations of other methods, judged as the chosen one.
+fn naive(found: &Records, maximum: f64) -> Vec<(&'static str, Estimate)> {
     let mut moments = Moments::default();
-    records.iter().for_each(|r| moments.add(r.value));
+    found.records.iter().for_each(|r| moments.add(r.value));
     let spread = moments.deviation().unwrap_or(0.0);
     let far = moments.mean().unwrap_or(0.0) + 2.0 * spread;
-    [
-        ("the maximum ever", judge(records, maximum, maximum)),
-        ("mean + 2 deviations", judge(records, far.min(maximum), maximum)),
-    ]
+    let choices = [("the maximum ever", maximum), ("mean + 2 deviations", far.min(maximum))];
+    let judged = choices.into_iter().filter_map(|(choice, allocation)| {
+        Some((choice, judge_from(&found.evidence, allocation, maximum)?))
+    });
+    judged.collect()
 }
 
 fn human(

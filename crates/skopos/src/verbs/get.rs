@@ -33,7 +33,7 @@ pub(crate) struct GetArgs {
     pub(crate) topics: Vec<String>,
     /// Refuse a value whose source was last polled longer ago; poll it first if possible (at most ten
     /// times a second)
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) max_age: Option<Duration>,
     /// Print also the present value of each topic, predicted from its samples, with an error bound
     #[arg(long)]

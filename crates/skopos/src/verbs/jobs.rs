@@ -40,10 +40,10 @@ pub(crate) struct JobsArgs {
     #[arg(long, value_name = "WORDS")]
     text: Option<String>,
     /// Only jobs that began within this time
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     since: Option<Duration>,
     /// Only jobs that began longer ago than this time
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     until: Option<Duration>,
     /// Only jobs that used as much of a resource: `memory>1GiB`, `cpu<=2h`; repeat it for several
     #[arg(long, value_name = "CONDITION", value_parser = Used::parse)]

@@ -77,7 +77,7 @@ struct InitArgs {
 #[derive(Debug, Args)]
 struct TokenArgs {
     /// Time until the token ends
-    #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration::parse, allow_hyphen_values = true)]
     life: Duration,
     /// The only node that may join with it, even if there is one of this name [default: any new one]
     #[arg(long, value_name = "NAME")]
@@ -98,7 +98,7 @@ struct UserArgs {
     #[arg(long, value_name = "PROJECT")]
     leads: Vec<String>,
     /// Time until the token ends
-    #[arg(long = "for", value_name = "DURATION", default_value = "30d", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", default_value = "30d", value_parser = duration::parse, allow_hyphen_values = true)]
     life: Duration,
 }
 

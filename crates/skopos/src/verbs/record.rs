@@ -54,10 +54,10 @@ pub(crate) struct RecordArgs {
     #[arg(required = true, value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
     /// Stop after this time [default: at Ctrl-C]
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) run_for: Option<Duration>,
     /// Time between two rows
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) interval: Duration,
     /// Directory of the files, one for each topic
     #[arg(long, value_name = "DIR")]

@@ -14,12 +14,12 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "STATEMENT", conflicts_with = "patterns")]
     pub(crate) sql: Option<String>,
     /// Shortest time between two answers [default: 100ms; 1s for a statement about ages or the time of day]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, requires = "sql")]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, requires = "sql", allow_hyphen_values = true)]
     pub(crate) every: Option<Duration>,
     /// Stop after this many changes; the first answer of a statement counts
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Stop after this time
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) run_for: Option<Duration>,
 }

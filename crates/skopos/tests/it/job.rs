@@ -36,7 +36,8 @@ fn site() -> Running {
     }));
     records.push(record(ODD, 0, "end", 60, end));
     for (job, generation) in [("7", 0), ("7", 1), ("job-1", 0), ("job-2", 0)] {
-        records.push(record(job, generation, "start", 0, json!({"user": "ann"})));
+        let start = json!({"user": "ann", "requested": {"wall_seconds": 7200.0}});
+        records.push(record(job, generation, "start", 0, start));
         let cpu = 10.0 * f64::from(generation + 1);
         let end = json!({"state": "completed", "used": {"cpu_seconds": cpu, "wall_seconds": 9.0}});
         records.push(record(job, generation, "end", 9, end));
@@ -97,6 +98,9 @@ fn an_id_that_is_not_one_job_is_refused_with_the_nearest_ids() {
     refused(&up.run(&["job", "show", "7"]), 2, "the job `7` has 2 runs", "7.g0, 7.g1");
     assert_eq!(up.run(&["job", "show", "7.g1", "--json"]).json()["generation"], 1);
     assert_eq!(up.run(&["job", "show", "7.g0", "--json"]).json()["generation"], 0);
+    let shown = up.run(&["job", "show", "7.g0"]).stdout;
+    let requested = shown.lines().find(|line| line.starts_with("requested wall_seconds"));
+    assert!(requested.is_some_and(|line| line.ends_with(" 2 h 00 m")), "{shown}");
     refused(&up.run(&["job", "show", "job-"]), 2, "the ids of 2 jobs begin with", "job-1, job-2");
     assert_eq!(up.run(&["job", "show", "a/../", "--json"]).json()["job"], ODD);
     refused(&up.run(&["job", "show", "jobb-1"]), 1, "there is no job `jobb-1`", "job-1");
@@ -120,6 +124,11 @@ fn jobs_are_compared_by_what_differs_first() {
     check("job_compare", &odd);
     let tags = json!({"field": "tag", "a": ["old"], "b": []});
     assert!(odd["metadata"].as_array().expect("a list").contains(&tags), "{odd}");
+    // `cpu_seconds` counts up: its sum is compared, and a mean over time is not.
+    let metrics = odd["metrics"].as_array().expect("a list").iter();
+    let metrics: Vec<&str> = metrics.filter_map(|pair| pair["metric"].as_str()).collect();
+    assert!(metrics.contains(&"mean resident_bytes"), "{metrics:?}");
+    assert!(!metrics.contains(&"mean cpu_seconds"), "{metrics:?}");
     let text = up.run(&["job", "compare", "7.g0", "7.g1"]).stdout;
     assert!(text.starts_with("metric") && text.contains("2.00"), "{text}");
 }

@@ -1,5 +1,6 @@
 //! Jobs: records arrive by Arrow Flight, and are found in SQL while the job runs and after it.
 
+use std::process::Command;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, ListArray, RecordBatch, StringArray, types::Float64Type};
@@ -10,7 +11,7 @@ use serde_json::{Value as Json, json};
 use tonic::Status;
 
 use crate::flight::FlightServer;
-use crate::support::{Ran, eventually};
+use crate::support::{PATIENCE, Ran, eventually, runtime_dir};
 
 /// A record of a job: sequence, job, kind, and a document or values of the schema `node`.
 pub(crate) type Row<'r> = (i64, &'r str, &'r str, Result<&'r str, Vec<f64>>);
@@ -152,7 +153,7 @@ async fn records_that_are_not_valid_are_named_and_the_others_are_stored() {
     for (path, row, expected) in [
         (&["jobs", "p"][..], (0, "7", "end", Ok("{}")), "the descriptor is not one of records"),
         (&["jobs", "p", "x"], (0, "7", "end", Ok("{}")), "the descriptor is not one of records"),
-        (&["jobs", "p", "1", "tape"], (0, "7", "end", Ok("{}")), "the descriptor is not one"),
+        (&["jobs", "p", "1", "tape"], (0, "7", "end", Ok("{}")), "`replica` or `lts`"),
         (&["jobs", "p", "1"], (9, "7", "begin", Ok("{}")), "has the kind \"begin\""),
         (&["jobs", "p", "0"], (9, "7", "end", Ok("{}")), "has begun its epoch 1 since"),
     ] {
@@ -404,4 +405,42 @@ async fn a_schema_that_changes_in_mid_job_is_exported_with_the_names_of_its_time
     let end = [(5, "7", "end", Ok(r#"{"state":"completed"}"#))];
     put(&server, &["jobs", "p", "1", "lts"], &end).await.expect("sealed");
     assert_eq!(exported(), expected, "sealed");
+}
+
+/// A hub whose disk is full warns, its answers name what they lack, and all is found once there is room.
+#[test]
+fn jobs_that_a_full_disk_keeps_out_of_the_catalogue_are_named_as_missing() {
+    let dir = runtime_dir();
+    let script = r#"
+        mkdir "$SKOPOS_STATE" && mount -t tmpfs -o size=16m none "$SKOPOS_STATE" || exit 77
+        "$0" hub --http none --flight none >/dev/null 2>"$SKOPOS_DIR/told" & hub=$!
+        until "$0" jobs >/dev/null 2>&1; do kill -0 $hub || exit 78; sleep 0.1; done
+        "$0" run --name first -- true
+        until "$0" jobs --plain | grep -q first; do sleep 0.1; done
+        cat /dev/zero >"$SKOPOS_STATE/full" 2>/dev/null
+        "$0" run --name second -- true
+        until "$0" jobs --json | grep -q 'the catalogue cannot be written'; do sleep 0.1; done
+        rm "$SKOPOS_STATE/full"
+        until "$0" jobs --json | grep -q '"missing":\[\]'; do sleep 0.1; done
+        kill -9 $hub
+        cat "$SKOPOS_DIR/told"
+    "#;
+    let seconds = PATIENCE.as_secs().to_string();
+    let ran = Command::new("timeout")
+        .args([seconds.as_str(), "unshare", "--mount", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_skopos"))
+        .env("SKOPOS_DIR", dir.path())
+        .env("SKOPOS_STATE", dir.path().join("state"))
+        .env_remove("SKOPOS_CONFIG")
+        .env("XDG_CONFIG_HOME", dir.path().join("config"))
+        .output()
+        .expect("timeout(1)");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    if ran.status.code() == Some(77) || said.contains("unshare failed") {
+        println!("skipped: no file system can be mounted here");
+        return;
+    }
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(told.contains("warning: the catalogue of jobs cannot be written"), "{told}");
 }

@@ -312,9 +312,10 @@ fn a_lab_whose_process_was_killed_is_removed_by_down() {
     let down = run(up.dir.path(), &["lab", "down", &up.name]);
     assert_eq!(down.code, 0, "{down:?}");
     up.check_gone();
+    let again = run(up.dir.path(), &["lab", "down", &up.name]);
     assert_eq!(
-        run(up.dir.path(), &["lab", "down", &up.name]).code,
-        0,
+        (again.code, again.stdout),
+        (0, format!("there is no lab `{}`\n", up.name)),
         "there is nothing to remove"
     );
 }
@@ -346,6 +347,8 @@ fn down_ends_the_process_that_holds_a_lab() {
     assert_eq!((pinged.code, pinged.stdout.trim()), (7, &*up.name), "{pinged:?}");
     let wrong = run(up.dir.path(), &["lab", "run", "--lab", &up.name, "x", "--", "true"]);
     assert!(wrong.code == 2 && wrong.stderr.contains("it has a, b, c, s1, s2"), "{wrong:?}");
+    let agent = up.inside("a", &["agent", "--for", "100ms"]);
+    assert_eq!(agent.code, 0, "without `--agents`, users start their own: {agent:?}");
     let down = run(up.dir.path(), &["lab", "down", &up.name]);
     assert_eq!(down.code, 0, "{down:?}");
     assert!(up.child.wait().expect("a child").success());

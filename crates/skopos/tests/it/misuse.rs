@@ -15,6 +15,21 @@ fn a_mistyped_verb_suggests_the_nearest() {
 }
 
 #[test]
+fn a_value_below_zero_is_refused_with_the_one_that_would_be_right() {
+    let dir = runtime_dir();
+    for (args, why, hint) in [
+        (&["jobs", "--since", "-1h"][..], "`-1h` is not a duration", "did you mean `1h`?"),
+        (&["rule", "test", "a", "--since", "-6h"][..], "not a duration", "did you mean `6h`?"),
+        (&["trace", "gate", "a", "b", "--mean", "-5%"][..], "a rise is", "did you mean `5%`?"),
+        (&["trace", "requests", "--over", "-1ms"][..], "not a duration", "did you mean `1ms`?"),
+    ] {
+        let ran = run(dir.path(), args);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains(why) && ran.stderr.contains(hint), "{ran:?}");
+    }
+}
+
+#[test]
 fn help_of_every_verb_opens_with_an_example() {
     let dir = runtime_dir();
     let help = run(dir.path(), &["--help"]);

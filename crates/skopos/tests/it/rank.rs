@@ -183,6 +183,25 @@ fn requests_for_what_is_not_ranked_have_hints() {
     assert!(hints(&["rank", "--profile", "raeds"]).contains("did you mean `reads`?"));
     assert!(hints(&["rank", "n99"]).contains("`n99` is not a candidate"));
     assert!(hints(&["rank", "report", "n99", "0.1"]).contains("not a candidate"));
+    assert!(hints(&["rank", "report", "n02", "nan"]).contains("`NaN` is not a latency"));
+    assert!(hints(&["rank", "report", "n02", "1e7"]).contains("is not a latency"));
+    let unlikely = hints(&["rank", "report", "n02", "0.1", "--probability", "nan"]);
+    assert!(unlikely.contains("is not the probability"), "{unlikely}");
+    let recorded = up.agent.path().join("recorded.jsonl");
+    let header = "{\"version\":1,\"metrics\":[\"queue\",\"rtt\"]}\n";
+    std::fs::write(&recorded, header).expect("written");
+    let recorded = recorded.to_str().expect("UTF-8");
+    let replay = |profile: &str| {
+        let args = ["rank", "replay", "--recorded", recorded, "--config", &config];
+        hints(&[&args[..], &["--profile", profile]].concat())
+    };
+    assert!(replay("reads").contains("has no whole request"));
+    let weightless = up.agent.path().join("weightless.toml");
+    let text = "name = 'w'\nmethod = 'given'\n[[metrics]]\nname = 'rtt'\nfloor = 1\nweight = 0\n";
+    std::fs::write(&weightless, text).expect("written");
+    let refused = replay(weightless.to_str().expect("UTF-8"));
+    assert!(refused.starts_with("error: ") && refused.contains("weightless.toml"), "{refused}");
+    assert!(!refused.contains("recorded.jsonl"), "the recording has no fault: {refused}");
     assert!(hints(&["rank", "replay", "--recorded", "/none", "--profile", "x"]).contains("`x`"));
     assert!(hints(&["publish", "rank/reads@n02/weight", "1"]).contains("only the agent publishes"));
     for (path, status) in [("nothing", 404), ("reads?node=n09", 404), ("reads?nod=n01", 400)] {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value as Json, json};
 
 use crate::json::check;
-use crate::support::{Running, eventually, run, runtime_dir};
+use crate::support::{Running, eventually, listeners, run, runtime_dir};
 
 /// Starts a node with its hub, and these rules.
 fn start(rules: &str) -> (Running, PathBuf) {
@@ -86,6 +86,13 @@ fn a_rule_fires_and_resolves_and_its_past_can_be_tried() {
         events == [json!("action"), json!("resolved"), json!("action"), json!("firing")]
     });
 
+    // A rule that has not fired has an empty history, and a name that is not of a rule has a hint.
+    let quiet = up.run(&["rule", "history", "never", "--json"]);
+    assert_eq!((quiet.code, quiet.json()["rows"].clone()), (0, json!([])), "{quiet:?}");
+    let unknown = up.run(&["rule", "history", "dep"]);
+    assert!(unknown.code == 1 && unknown.stderr.contains("no rule `dep` has acted"), "{unknown:?}");
+    assert!(unknown.stderr.contains("did you mean `deep`?"), "{unknown:?}");
+
     let tried = up.run(&[
         "rule", "test", "deep", "--config", config, "--since", "10m", "--every", "1s", "--json",
     ]);
@@ -114,6 +121,19 @@ fn a_rule_without_a_hub_can_be_tried_and_not_listed() {
     let dir = runtime_dir();
     let listed = run(dir.path(), &["rule", "list"]);
     assert!(listed.code == 2 && listed.stderr.contains("no hub runs"), "{listed:?}");
+}
+
+#[test]
+fn a_hub_warns_once_of_a_rule_that_fails() {
+    let dir = runtime_dir();
+    let config = dir.path().join("skopos.toml");
+    let text = "[[rule]]\nname = 'typo'\nwhen = 'SELEC 1'\nevery = '100ms'\n";
+    std::fs::write(&config, format!("{text}then = {{ publish = 'app/x' }}\n")).expect("written");
+    let args = ["up", "--for", "1s", "--config", config.to_str().expect("UTF-8")];
+    let ran = run(dir.path(), &[&args[..], &listeners(&[])[..]].concat());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let warnings = ran.stderr.matches("warning: the rule `typo` fails: line 1");
+    assert_eq!(warnings.count(), 1, "{ran:?}");
 }
 
 #[test]

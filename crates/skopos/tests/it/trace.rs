@@ -123,6 +123,14 @@ fn two_runs_are_compared_and_gated() {
     assert_eq!((slower.code, &slower.json()["passes"]), (1, &false.into()));
     let faster = traced.run(&["trace", "gate", slow, fast]);
     assert_eq!(faster.code, 0, "{faster:?}");
+    // A run of which nothing can be judged does not pass.
+    let unjudged = traced.run(&["trace", "gate", slow, fast, "--calls", "1000000"]);
+    assert_eq!(unjudged.code, 1, "{unjudged:?}");
+    assert!(unjudged.stdout.contains("no callpath can be judged"), "{unjudged:?}");
+    // The slow run is long enough for samples of its processes.
+    let system = traced.run(&["trace", "system", "--trace", slow]);
+    let head = |line: &str| line.split_whitespace().eq("variable over time mean most".split(' '));
+    assert!(system.stdout.lines().any(head), "{system:?}");
 }
 
 #[test]
@@ -262,6 +270,10 @@ fn the_traces_of_a_task_are_kept_with_its_job() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let again = up.run(&["run", "--trace", into, "--", "true"]);
     assert!(again.code == 2 && again.stderr.contains("has traces already"), "{again:?}");
+    let without = traced.folder("without");
+    let without = without.to_str().expect("UTF-8");
+    let ran = up.run(&["run", "--trace", without, "--", "true"]);
+    assert!(ran.code == 0 && ran.stderr.contains("no service of the task wrote"), "{ran:?}");
     let rows = |sql: &str| {
         let ran = up.run(&["sql", "--json", sql]);
         assert_eq!(ran.code, 0, "{ran:?}");

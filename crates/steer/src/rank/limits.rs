@@ -8,5 +8,7 @@ pub const MAX_METRICS: usize = 32;
 pub const MIN_COST: f64 = 1e-9;
 /// Largest cost of a request: a day in seconds, above which a comparison means nothing.
 pub const MAX_COST: f64 = 86_400.0;
+/// Largest latency of an outcome, or time until it failed: eleven days in seconds. Clients in C and Python refuse more, too.
+pub const MAX_OUTCOME_SECONDS: f64 = 1e6;
 /// The version of recordings that this program reads.
 pub const VERSION: u32 = 1;

@@ -31,7 +31,10 @@ pub use experience::Experience;
 pub use history::{FLAP_CHANGES, FLAP_WINDOW};
 pub use inputs::{Inputs, MAX_PEERS, Reading};
 pub use learned::{Learned, MAX_COEFFICIENT};
-pub use limits::{MAX_CANDIDATES, MAX_COST, MAX_METRICS, MIN_COST, VERSION as RECORDING_VERSION};
+pub use limits::{
+    MAX_CANDIDATES, MAX_COST, MAX_METRICS, MAX_OUTCOME_SECONDS, MIN_COST,
+    VERSION as RECORDING_VERSION,
+};
 pub use outcome::Outcome;
 pub use pareto::Pareto;
 pub use profile::{Better, Combine, HOLD_AGES, Method, Metric, Profile, Stale, Subject};

@@ -1,6 +1,7 @@
 //! Outcomes of requests, which callers report so that weights are learned.
 
 use crate::error::Error;
+use crate::rank::limits::MAX_OUTCOME_SECONDS;
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +44,7 @@ impl Reference {
     /// Returns the cost relative to a good request: 0 for a good one, 0.5 for twice its time, 1 for a failure.
     pub(crate) fn relative(&mut self, outcome: &Outcome<'_>) -> Result<f64, Error> {
         let seconds = outcome.seconds;
-        if !seconds.is_finite() || seconds < 0.0 {
+        if !(0.0..=MAX_OUTCOME_SECONDS).contains(&seconds) {
             let candidate = outcome.candidate.to_owned();
             return Err(Error::Cost { candidate, cost: seconds });
         }

@@ -121,7 +121,9 @@ fn parse<'a, T: Deserialize<'a>>(at: usize, line: &'a str) -> Result<T, Error> {
 /// Finds the column of each metric of the profile.
 fn columns(header: &Header, profile: &Profile) -> Result<Vec<usize>, Error> {
     let column = |name: &str| header.metrics.iter().position(|m| m == name);
-    let missing = |name: &str| fault(1, &format!("the metric `{name}` is not recorded"));
+    let missing = |name: &str| {
+        fault(1, &format!("the metric `{name}` is not recorded, but {:?}", header.metrics))
+    };
     profile.metrics.iter().map(|m| column(&m.name).ok_or_else(|| missing(&m.name))).collect()
 }
 

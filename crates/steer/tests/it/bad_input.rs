@@ -182,8 +182,10 @@ fn calls_that_do_not_fit_are_refused() {
     assert!(ranker.learn(&outcome).is_ok());
     let unknown = Outcome { candidate: "z", ..outcome };
     assert!(matches!(ranker.learn(&unknown), Err(Error::UnknownCandidate(_))));
-    let odd = Outcome { seconds: f64::NAN, ..outcome };
-    assert!(matches!(ranker.learn(&odd), Err(Error::Cost { .. })));
+    for seconds in [f64::NAN, f64::INFINITY, -0.001, 1_000_000.5] {
+        let odd = Outcome { seconds, ..outcome };
+        assert!(matches!(ranker.learn(&odd), Err(Error::Cost { .. })), "{seconds}");
+    }
     rank(&mut ranker, &["b"], &[GOOD], 2.0);
     assert!(matches!(ranker.learn(&outcome), Err(Error::UnknownCandidate(_))));
     assert!(at(0.0).since(at(1.0)) < SECOND);

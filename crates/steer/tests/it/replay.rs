@@ -72,7 +72,7 @@ fn recordings_that_are_not_valid_name_their_line() {
         replay(&good.replacen(from, to, 1), profile(), 1).expect_err("an error").to_string()
     };
     assert!(refused("\"version\":1", "\"version\":9").contains("version 9"));
-    assert!(refused("\"seconds\"", "\"minutes\"").contains("`seconds` is not recorded"));
+    assert!(refused("\"seconds\"", "\"minutes\"").contains("`seconds` is not recorded, but [\""));
     assert!(refused("\"probability\":0.5", "\"probability\":0.0").starts_with("line 2"));
     assert!(refused("\"fast\",", "").contains("differ in number"));
     assert!(refused("\"at\":1000000", "\"at\":\"x\"").starts_with("line 3"));

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use skopos_store::estimate::{
-    Evidence, HALF_LIFE, Minimize, Record, estimate, estimate_from, judge, waste,
+    Evidence, HALF_LIFE, Minimize, Record, estimate, estimate_from, judge, judge_from, waste,
 };
 
 /// Mean waste, task by task, as the paper defines it.
@@ -115,6 +115,15 @@ fn an_attempt_that_a_limit_ended_needs_more() {
     let known = chosen(&all).expect("records");
     assert_eq!((known.allocation, known.maximum), (150.0, 150.0));
     assert_eq!(chosen(&[evidence(1.0, true); 20]), None, "no task ended by itself");
+}
+
+#[test]
+fn one_allocation_has_one_cost_by_one_evidence() {
+    let mut all: Vec<Evidence> = (1..40).map(|n| evidence(f64::from(n * n), n % 7 == 0)).collect();
+    let found = estimate_from(&all, Minimize::Retries, 1.0).expect("records");
+    assert_eq!(judge_from(&all, found.allocation, found.maximum), Some(found));
+    all.retain(|one| one.is_censored);
+    assert_eq!(judge_from(&all, 1.0, 1.0), None, "no task ended by itself");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The receiving side.
 
 use skopos_model::Timestamp;
-use skopos_net::anomaly::{Receiver, Refused, Reporter, SiteKey};
+use skopos_net::anomaly::{NodeKey, Packet, Receiver, Refused, Reporter, SiteKey};
 
 use super::{Host, at, from, site, take};
 
@@ -96,6 +96,19 @@ fn another_site_and_another_node_cannot_report() {
     (0..200).for_each(|_| drop(thief.tick(0)));
     let packet = thief.packet(1);
     assert!(matches!(take(&mut receiver, &packet, &thief), Err(Refused::Forged { .. })));
+}
+
+#[test]
+fn a_node_cannot_report_under_the_name_of_another() {
+    let mut host = Host::ready("n02", 2);
+    let mut packet = Packet::decode_unverified(&host.packet(1)).expect("ours");
+    assert_eq!((packet.names[0].id, &*packet.names[0].name), (0, "n02"));
+    packet.names[0].name = "n01".to_owned();
+    let mut bytes = Vec::new();
+    packet.encode(&NodeKey::new(&site().node_secret("n02")), &mut bytes);
+    let mut receiver = Receiver::new(site());
+    assert!(matches!(take(&mut receiver, &bytes, &host), Err(Refused::Forged { .. })));
+    assert_eq!((receiver.refusals().forged, receiver.refusals().taken), (1, 0));
 }
 
 #[test]

@@ -89,6 +89,24 @@ fn a_counter_is_judged_by_its_rate_and_a_restart_is_not_an_anomaly() {
 }
 
 #[test]
+fn polls_between_two_reports_keep_their_times() {
+    let mut reporter = reporter("n01", 0);
+    let handle = reporter.join("tcp/timeouts_total", Kind::Counter, Unit::NONE).expect("room");
+    let (mut total, mut seen) = (1e6, Vec::new());
+    for second in 1..1000 {
+        total += if second < 990 { 4.0 } else { 100.0 };
+        reporter.observe(at(second), &[(handle, total)]);
+        if second % 3 == 0
+            && let Some(packet) = reporter.report(at(second))
+        {
+            seen.push(Packet::decode_unverified(packet).expect("ours").entries[0].seen);
+        }
+    }
+    assert_eq!(seen, [100.0], "the rate of each second");
+    assert_eq!(reporter.counts().samples.backwards, 0, "each sample is judged");
+}
+
+#[test]
 fn small_changes_of_a_constant_are_not_worth_a_report() {
     for (unit, kind, change, is_worth) in [
         ("", Kind::Gauge, 4.0, false),

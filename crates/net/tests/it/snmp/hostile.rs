@@ -135,6 +135,25 @@ fn a_silent_device_is_given_up_and_asked_more_rarely() {
 }
 
 #[test]
+fn a_device_that_is_silent_for_an_interval_did_not_answer() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut settings = v2c("sw1", socket.local_addr().expect("bound"), folder.path(), "public");
+    // Three requests with their timeouts take seven seconds.
+    settings.interval = Duration::from_secs(5);
+    let mut poller = Poller::new(&[settings]).expect("a poller");
+    let mut facts = Facts::default();
+    for (at, wait) in [(0, 1), (1, 2), (3, 2)] {
+        let next = poller.turn(Duration::from_secs(at), &mut facts).expect("a turn");
+        assert_eq!(next, Duration::from_secs(wait), "at {at} s");
+    }
+    poller.turn(Duration::from_secs(5), &mut facts).expect("a turn");
+    let counts = poller.counts();
+    assert_eq!((counts.requests, counts.timeouts, counts.failed_polls), (3, 3, 1));
+    assert!(about(&facts).contains("did not answer"), "{}", about(&facts));
+}
+
+#[test]
 fn answers_that_are_not_the_answer_are_refused_and_the_good_one_is_taken() {
     let mut agent = Agent::new(|request| {
         let whole = good(&request);
@@ -217,11 +236,40 @@ fn secrets_are_not_printed_and_files_that_others_read_are_refused() {
     assert_eq!(format!("{:?}", Secret::new(b"public")), "Secret");
     let folder = tempfile::tempdir().expect("a folder");
     let settings = v2c("sw1", ([127, 0, 0, 1], 1).into(), folder.path(), "hush-hush");
-    let poller = Poller::new(std::slice::from_ref(&settings)).expect("a poller");
+    let mut poller = Poller::new(std::slice::from_ref(&settings)).expect("a poller");
+    let mut facts = Facts::default();
+    poller.turn(Duration::ZERO, &mut facts).expect("a turn");
+    assert_eq!(poller.counts().requests, 1, "the secret was read");
     assert!(!format!("{poller:?}").contains("hush"), "{poller:?}");
     let file = settings.community_file.as_ref().expect("set");
     let mode = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(file, mode).expect("changed");
-    let why = Poller::new(&[settings]).expect_err("others may read it").to_string();
-    assert!(why.contains("hint: chmod 600"), "{why}");
+    let mut poller = Poller::new(&[settings]).expect("a poller");
+    poller.turn(Duration::ZERO, &mut facts).expect("a turn");
+    assert!(about(&facts).contains("hint: chmod 600"), "{}", about(&facts));
+}
+
+#[test]
+fn a_device_without_its_secret_keeps_no_other_one_from_its_polls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("bound");
+    let lost = v2c("sw2", address, folder.path(), "public");
+    let file = lost.community_file.clone().expect("set");
+    std::fs::remove_file(&file).expect("removed");
+    let whole = v2c("sw1", address, folder.path(), "public");
+    let mut poller = Poller::new(&[lost.clone(), whole]).expect("a poller");
+    let mut facts = Facts::default();
+    poller.turn(Duration::ZERO, &mut facts).expect("a turn");
+    assert_eq!((poller.counts().requests, poller.counts().failed_polls), (1, 1));
+    assert_eq!(facts.known["snmp_device/sw2/answers"], 0.0);
+    let why = &facts.structured["snmp_device/sw2/about"];
+    assert!(why.contains("sw2.community") && why.contains("No such file"), "{why}");
+    // It is polled once its secret can be read.
+    let mut poller = Poller::new(&[lost]).expect("a poller");
+    poller.turn(Duration::ZERO, &mut facts).expect("a turn");
+    assert_eq!(poller.counts().requests, 0);
+    v2c("sw2", address, folder.path(), "public");
+    poller.turn(Duration::from_secs(20), &mut facts).expect("a turn");
+    assert_eq!(poller.counts().requests, 1);
 }

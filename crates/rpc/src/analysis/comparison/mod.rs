@@ -28,6 +28,8 @@ pub struct Comparison {
     pub only_first: Vec<Vec<String>>,
     /// Callpaths that only the second run has.
     pub only_second: Vec<Vec<String>>,
+    /// Callpaths of which one run has records of the callers alone, and the other one of the callees.
+    pub different_sides: Vec<Vec<String>>,
     /// Settings that differ: process name, key, value in the first and in the second run.
     pub settings: Vec<(String, String, Option<String>, Option<String>)>,
 }
@@ -62,13 +64,18 @@ pub struct PathChange {
 /// A file cannot be read any more.
 pub fn compare(first: &Trace<'_>, second: &Trace<'_>) -> Result<Comparison, Error> {
     let (a, b) = (callpaths(first)?, callpaths(second)?);
-    let only = |of: &BTreeMap<Vec<String>, PathSums>, not: &BTreeMap<Vec<String>, PathSums>| {
-        of.keys().filter(|names| !not.contains_key(*names)).cloned().collect()
+    let only = |of: &BTreeMap<Key, PathSums>, not: &BTreeMap<Key, PathSums>| {
+        of.keys().filter(|key| !not.contains_key(*key)).map(|(names, _)| names.clone()).collect()
     };
-    let mut paths: Vec<PathChange> = a
-        .iter()
-        .filter_map(|(names, sums)| Some(path(names, [seen(sums), seen(b.get(names)?)])))
-        .collect();
+    let (mut paths, mut different_sides): (Vec<PathChange>, _) = (Vec::new(), Vec::new());
+    for (key, sums) in &a {
+        let Some(others) = b.get(key) else { continue };
+        let names = &key.0;
+        match common(sums, others) {
+            Some(sides) => paths.push(path(names, sides)),
+            None => different_sides.push(names.clone()),
+        }
+    }
     let known = paths.iter().enumerate();
     let mut p_values: Vec<(usize, f64)> =
         known.filter_map(|(at, path)| Some((at, path.p_value?))).collect();
@@ -83,20 +90,26 @@ pub fn compare(first: &Trace<'_>, second: &Trace<'_>) -> Result<Comparison, Erro
         paths,
         only_first: only(&a, &b),
         only_second: only(&b, &a),
+        different_sides,
         settings: settings(first, second),
     })
 }
 
-/// The sums of all callpaths by their names; colliding hashes and processes do not matter between runs.
-fn callpaths(trace: &Trace<'_>) -> Result<BTreeMap<Vec<String>, PathSums>, Error> {
+/// The names of a callpath and its hash: callers without a record have no names, and their callees are told apart by the hash.
+/// Of colliding hashes the names tell.
+type Key = (Vec<String>, u64);
+
+/// The sums of all callpaths; processes do not matter between runs.
+fn callpaths(trace: &Trace<'_>) -> Result<BTreeMap<Key, PathSums>, Error> {
     let mut collector = Collector::default();
     trace.stream(&mut collector)?;
     let called = |sums: &PathSums| seen(sums).durations.count() > 0;
     let paths = collector.paths.into_iter().enumerate().filter(|(_, sums)| called(sums));
     Ok(paths
         .map(|(id, sums)| {
-            let names = trace.reader.callpaths.names(id as u32);
-            (names.into_iter().map(str::to_owned).collect(), sums)
+            let (callpaths, id) = (&trace.reader.callpaths, id as u32);
+            let names = callpaths.names(id).into_iter().map(str::to_owned).collect();
+            ((names, callpaths.get(id).hash), sums)
         })
         .collect())
 }
@@ -104,6 +117,13 @@ fn callpaths(trace: &Trace<'_>) -> Result<BTreeMap<Vec<String>, PathSums>, Error
 fn seen(sums: &PathSums) -> &SideSums {
     let sides = [&sums.origin, &sums.target];
     sides.into_iter().find(|side| side.durations.count() > 0).unwrap_or(&sums.local)
+}
+
+/// Returns the side of a callpath of which both runs have records: the time of a caller has the way there and back, and that of
+/// a callee has not.
+fn common<'s>(a: &'s PathSums, b: &'s PathSums) -> Option<[&'s SideSums; 2]> {
+    let sides = [[&a.origin, &b.origin], [&a.target, &b.target], [&a.local, &b.local]];
+    sides.into_iter().find(|sides| sides.iter().all(|side| side.durations.count() > 0))
 }
 
 fn path(names: &[String], sides: [&SideSums; 2]) -> PathChange {
@@ -169,7 +189,7 @@ impl Default for Limits {
 /// The verdict of a gate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gate {
-    /// True if no callpath is worse than the limits.
+    /// True if a callpath was judged, and none is worse than the limits.
     pub passes: bool,
     /// The callpaths that are worse, with the reason.
     pub failures: Vec<GateFailure>,
@@ -188,7 +208,8 @@ pub struct GateFailure {
     pub reason: String,
 }
 
-/// Judges the second run of a comparison. A rise of the mean fails the gate if it is over the limit and not chance.
+/// Judges the second run of a comparison. A rise of the mean fails the gate if it is over the limit and not chance. A
+/// comparison without a callpath that can be judged does not pass: a run that went wrong would.
 pub fn gate(comparison: &Comparison, limits: &Limits) -> Gate {
     let mut gate = Gate { passes: true, failures: Vec::new(), judged: 0, not_judged: Vec::new() };
     for path in &comparison.paths {
@@ -210,7 +231,11 @@ pub fn gate(comparison: &Comparison, limits: &Limits) -> Gate {
     for names in &comparison.only_first {
         gate.not_judged.push((names.clone(), "the second run does not have it".to_owned()));
     }
-    gate.passes = gate.failures.is_empty();
+    for names in &comparison.different_sides {
+        let why = "one run has records of its callers alone, and the other one of its callees";
+        gate.not_judged.push((names.clone(), why.to_owned()));
+    }
+    gate.passes = gate.judged > 0 && gate.failures.is_empty();
     gate
 }
 

@@ -2,7 +2,7 @@
 
 use super::rule::Rule;
 use super::verdict::{Evidence, Fix, Found, Judging, Verdict};
-use super::view::{View, interval_ns, total_ns};
+use super::view::{View, total_ns};
 use crate::analysis::blocks::Estimate;
 use crate::interval::Interval;
 
@@ -30,13 +30,13 @@ fn judge(view: &View<'_>) -> Judging {
     let mut found: Option<(f64, Found)> = None;
     let mut is_known = false;
     for (path, sums) in paths {
-        let Some(parsing) = interval_ns(sums, Interval::InputDeserialization) else { continue };
+        let Some(parsing) = sums.interval_ns(Interval::InputDeserialization) else { continue };
         is_known = true;
-        let transfer = interval_ns(sums, Interval::TargetInternalRdmaTransfer).unwrap_or(0.0);
+        let transfer = sums.interval_ns(Interval::TargetInternalRdmaTransfer).unwrap_or(0.0);
         let origins = sums.origin.processes.iter();
         let overflows = origins.filter_map(|p| view.variable(p.process, "eager_overflows"));
         let overflows = overflows.map(|values| values.quantile(1.0)).sum::<u64>();
-        let at_target = (sums.target.durations.sum() as f64).max(1.0);
+        let at_target = (sums.calls_of_target() * sums.target.durations.sum() as f64).max(1.0);
         let share = (parsing + transfer) / at_target;
         if transfer <= 0.0 && overflows == 0 || share < MIN_SHARE {
             continue;

@@ -3,7 +3,7 @@
 use super::replay::Replay;
 use super::rule::Rule;
 use super::verdict::{Evidence, Fix, Found, Judging, Verdict};
-use super::view::{View, interval_ns, total_ns};
+use super::view::{View, end_to_end, total_ns};
 use crate::analysis::blocks::Estimate;
 use crate::analysis::names::PathId;
 use crate::analysis::profile::collect::PathSums;
@@ -29,7 +29,7 @@ const BOUNDED: &str =
 
 pub(super) static RULE: Rule = Rule {
     name: "execution_streams",
-    condition: "`target_handler` has 15 % of the cumulative end-to-end time of a callpath with 50 calls",
+    condition: "`target_handler` has 15 % of the cumulative end-to-end time of a callpath with 50 calls, and a simulation of the queues, where there is one, does not show that the streams suffice",
     inputs: "`target_handler` of targets; `execution_streams` of their configuration, or the variable `tokio_workers`",
     advice: "give the target more execution streams (`execution_streams`; for tokio `worker_threads`), or move work that blocks a thread off them (`spawn_blocking`)",
     judge,
@@ -38,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
 fn judge(view: &View<'_>) -> Judging {
     let paths = view.judged_paths()?;
     let queued = paths.iter().filter_map(|(path, sums)| {
-        Some((*path, *sums, interval_ns(sums, Interval::TargetHandler)?))
+        Some((*path, *sums, sums.interval_ns(Interval::TargetHandler)?))
     });
     let Some((path, sums, queue)) = queued.max_by(|a, b| a.2.total_cmp(&b.2)) else {
         return Err(Verdict::unknown(view.unseen(Interval::TargetHandler)));
@@ -50,7 +50,13 @@ fn judge(view: &View<'_>) -> Judging {
     }
     let targets: Vec<u32> = sums.target.processes.iter().map(|sums| sums.process).collect();
     let fixes = match targets.iter().find_map(|target| view.number(*target, "execution_streams")) {
-        Some(streams) => simulated(view, streams as usize),
+        Some(streams) => {
+            let fixes = simulated(view, streams as usize);
+            if suffice(view, &fixes) {
+                return Ok(Verdict::Absent);
+            }
+            fixes
+        }
         None => bounded(view, &targets, share),
     };
     Ok(Verdict::Found(Box::new(found(view, path, sums, (share, queue), fixes))))
@@ -70,7 +76,7 @@ fn found(
         Evidence::new("share of the end-to-end time in queues", share, "share"),
         Evidence::new(
             "mean time in the queue",
-            queue / sums.target.durations.count().max(1) as f64,
+            queue / end_to_end(sums).durations.count().max(1) as f64,
             "ns",
         ),
         Evidence::new("calls", sums.target.durations.count() as f64, ""),
@@ -121,6 +127,15 @@ fn simulated(view: &View<'_>, streams: usize) -> Vec<Fix> {
         fixes.insert(0, first);
     }
     fixes
+}
+
+/// Returns true if more streams save nothing: calls waited beside free streams, for a processor for example. The simulation
+/// does not know whether a handler keeps its stream during its own calls, so it says nothing if there are some.
+fn suffice(view: &View<'_>, fixes: &[Fix]) -> bool {
+    let saves = |fix: &Fix| fix.gain.is_some_and(|gain| gain.value >= WORTHWHILE);
+    !fixes.is_empty()
+        && !fixes.iter().any(saves)
+        && view.joined.iter().all(|call| call.children == 0)
 }
 
 /// Fixes for hosts that say only how long calls waited.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rule::Rule;
 use super::verdict::{Evidence, Fix, Found, Judging, Verdict};
-use super::view::{Joined, MIN_CALLS, View, interval_ns, total_ns};
+use super::view::{Joined, MIN_CALLS, View, end_to_end, total_ns};
 use crate::analysis::blocks::Estimate;
 use crate::analysis::names::PathId;
 use crate::analysis::profile::collect::PathSums;
@@ -36,10 +36,10 @@ fn judge(view: &View<'_>) -> Judging {
     let mut found: Option<Found> = None;
     let mut is_known = false;
     for (path, sums) in paths {
-        let Some(children) = interval_ns(sums, Interval::Children) else { continue };
+        let Some(children) = sums.interval_ns(Interval::Children) else { continue };
         is_known = true;
         let total = total_ns(sums).max(1.0);
-        let calls = sums.target.durations.count().max(1) as f64;
+        let calls = end_to_end(sums).durations.count().max(1) as f64;
         if children < MIN_SHARE * total || children < MIN_MEAN_NS * calls {
             continue;
         }
@@ -81,7 +81,7 @@ fn slow(view: &View<'_>, path: PathId, sums: &PathSums, share: f64) -> Option<Fo
         Evidence::new(format!("calls of `{name}` for each call"), calls / parents, ""),
         Evidence::new(format!("mean time of `{name}`"), time / calls.max(1.0), "ns"),
     ];
-    let here = slowest_sums.stay_ns as f64 / time.max(1.0);
+    let here = slowest_sums.calls_of_target() * slowest_sums.stay_ns as f64 / time.max(1.0);
     if slowest_sums.target.durations.count() > 0 {
         evidence.push(Evidence::new(format!("of it at the target of `{name}`"), here, "share"));
     }

@@ -252,7 +252,7 @@ impl<'t> View<'t> {
 
     /// Returns true if a target reported an interval.
     pub(super) fn has_interval(&self, interval: Interval) -> bool {
-        self.paths().any(|(_, sums)| interval_ns(sums, interval).is_some())
+        self.paths().any(|(_, sums)| sums.interval_ns(interval).is_some())
     }
 
     /// A number of the configuration of a process.
@@ -282,9 +282,4 @@ pub(super) fn end_to_end(sums: &PathSums) -> &SideSums {
 /// The cumulative end-to-end time of a callpath in ns.
 pub(super) fn total_ns(sums: &PathSums) -> f64 {
     end_to_end(sums).durations.sum() as f64
-}
-
-/// The sum of an interval of a callpath in ns, if it was reported.
-pub(super) fn interval_ns(sums: &PathSums, interval: Interval) -> Option<f64> {
-    sums.intervals[usize::from(interval.tag())].as_ref().map(|h| h.sum() as f64)
 }

@@ -57,6 +57,22 @@ pub struct Collector {
     pub paths: Vec<PathSums>,
 }
 
+impl PathSums {
+    /// The sum of an interval in ns beside the durations of the callers, if it was reported. If one side lost records, the mean
+    /// of its records stands for those that it lost; without callers it is the plain sum.
+    pub fn interval_ns(&self, interval: Interval) -> Option<f64> {
+        let durations = self.intervals[usize::from(interval.tag())].as_ref()?;
+        let factor = if interval.is_of_origin() { 1.0 } else { self.calls_of_target() };
+        Some(factor * durations.sum() as f64)
+    }
+
+    /// The number of calls for which a record of a target stands.
+    pub(crate) fn calls_of_target(&self) -> f64 {
+        let (origins, targets) = (self.origin.durations.count(), self.target.durations.count());
+        if origins == 0 || targets == 0 { 1.0 } else { origins as f64 / targets as f64 }
+    }
+}
+
 impl Collector {
     /// The sums of a callpath, if it has records.
     pub fn path(&self, path: PathId) -> Option<&PathSums> {

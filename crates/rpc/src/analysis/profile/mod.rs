@@ -107,7 +107,8 @@ pub enum IntervalTime {
     Measured {
         /// Durations in ns.
         durations: Histogram,
-        /// The share of the callpath's end-to-end time. Of several at one time, the sum may be over 1.
+        /// The share of the callpath's end-to-end time. Of several at one time, the sum may be over 1. If a side lost records,
+        /// the mean of its records stands for those that it lost.
         share: f64,
     },
     /// No call reported it.
@@ -215,12 +216,6 @@ fn entities(side: &SideSums, labels: &[String]) -> Vec<EntityCalls> {
     calls
 }
 
-/// Returns true if the origin reports an interval.
-fn is_of_origin(interval: Interval) -> bool {
-    use Interval::{InputSerialization, OriginCompletionCallback, OriginExecution};
-    matches!(interval, OriginExecution | InputSerialization | OriginCompletionCallback)
-}
-
 fn part_of(interval: Interval) -> Option<&'static str> {
     match interval {
         Interval::InputDeserialization => Some(Interval::TargetExecutionExclusive.name()),
@@ -246,10 +241,11 @@ fn intervals(
             }
             _ => sums.intervals[usize::from(interval.tag())].as_deref(),
         };
+        let calls = if interval.is_of_origin() { 1.0 } else { sums.calls_of_target() };
         let time = match durations {
             Some(durations) => IntervalTime::Measured {
                 durations: durations.clone(),
-                share: if total > 0.0 { durations.sum() as f64 / total } else { 0.0 },
+                share: if total > 0.0 { calls * durations.sum() as f64 / total } else { 0.0 },
             },
             None => IntervalTime::Unknown { reason: reason(sums, interval, reader) },
         };
@@ -260,7 +256,7 @@ fn intervals(
 
 /// The reason for which an interval has no durations.
 fn reason(sums: &PathSums, interval: Interval, reader: &Reader) -> String {
-    let (side, name) = match is_of_origin(interval) {
+    let (side, name) = match interval.is_of_origin() {
         true => (&sums.origin, "origin"),
         false => (&sums.target, "target"),
     };
@@ -289,8 +285,7 @@ fn unaccounted(sums: &PathSums) -> Unaccounted {
     let sum = |interval: Interval| {
         sums.intervals[usize::from(interval.tag())].as_ref().map_or(0.0, |h| h.sum() as f64)
     };
-    // If a side lost records, its mean stands for those that it lost.
-    let of_target = origins as f64 / targets as f64;
+    let of_target = sums.calls_of_target();
     let total = sums.origin.durations.sum() as f64;
     let accounted = sum(Interval::InputSerialization)
         + sum(Interval::OriginCompletionCallback)

@@ -43,11 +43,32 @@ fn a_file_is_read_up_to_its_tear_and_the_tear_is_counted() {
 }
 
 #[test]
+fn a_copy_of_a_file_counts_once_and_a_longer_one_adds_its_rest() {
+    let service = Service { requests: 20_000, has_details: false, ..Service::default() };
+    let whole = service.trace();
+    let expected = Trace::open(&whole).unwrap();
+    // Copies before and behind their file: of all of it, and of its first half.
+    for (copied, cut, at) in [(2, 1, 0), (2, 1, 5), (2, 2, 0), (2, 2, 5)] {
+        let mut files: Vec<(String, Vec<u8>)> =
+            whole.names().iter().cloned().zip(whole.files().iter().cloned()).collect();
+        let bytes = &whole.files()[copied];
+        files.insert(at, ("copy".to_owned(), bytes[..bytes.len() / cut].to_vec()));
+        let loader = MemoryLoader::new(files);
+        let trace = Trace::open(&loader).unwrap();
+        let (counts, wanted) = (trace.counts(), expected.counts());
+        assert_eq!((counts.records, counts.targets), (wanted.records, wanted.targets), "{at}");
+        assert_eq!((counts.copied_files, wanted.copied_files), (1, 0));
+        let calls = |trace| profile(trace).unwrap().paths.iter().map(|p| p.calls).sum::<u64>();
+        assert_eq!(calls(&trace), calls(&expected));
+    }
+}
+
+#[test]
 fn a_folder_without_traces_is_an_error_with_a_hint() {
     let error = Trace::open(&MemoryLoader::default()).unwrap_err().to_string();
     assert!(error.contains("NAME-PID-START.sktrace"), "{error}");
     let empty = MemoryLoader::new(vec![("a".to_owned(), Vec::new())]);
-    assert!(Trace::open(&empty).unwrap_err().to_string().contains("none of its 1 files"));
+    assert!(Trace::open(&empty).unwrap_err().to_string().contains("its file does not describe"));
 }
 
 proptest! {

@@ -97,6 +97,23 @@ fn time_that_no_interval_explains_is_unaccounted() {
     assert!(found.evidence[1].value > 2e6 && found.evidence[2].value < 0.5, "{found:?}");
 }
 
+/// Calls of one client, one after the other, wait for something else than one of the four streams.
+#[test]
+fn calls_that_wait_beside_free_streams_do_not_need_more_of_them() {
+    let service = Service::start(1, |options, _| options.config("execution_streams", 4));
+    let kv = service.targets[0];
+    for _ in 0..60 {
+        let call = service.client.origin(service.client.rpc("put"), None);
+        let mut served = kv.target(kv.rpc("put"), &call.context());
+        sleep(2 * MS);
+        served.begin();
+        served.end(Status::Ok);
+        call.end(Status::Ok);
+    }
+    let findings = service.judge();
+    assert!(is_absent(&findings, "execution_streams"), "{findings:?}");
+}
+
 #[test]
 fn a_target_that_serves_most_calls_is_an_imbalance() {
     let service = Service::start(2, |options, _| options);

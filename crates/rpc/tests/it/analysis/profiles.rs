@@ -67,6 +67,27 @@ fn sides_without_a_record_are_counted() {
 }
 
 #[test]
+fn shares_stand_for_the_calls_of_which_a_side_was_lost() {
+    let shares = |lost_targets| -> Vec<f64> {
+        let loader = Service { lost_targets, ..Service::default() }.trace();
+        let trace = Trace::open(&loader).unwrap();
+        let front = profile(&trace).unwrap().paths.swap_remove(0);
+        assert_eq!(front.calls_without_target, if lost_targets > 0 { 333 } else { 0 });
+        let share = |time| match time {
+            IntervalTime::Measured { share, .. } => Some(share),
+            IntervalTime::Unknown { .. } => None,
+        };
+        front.intervals.into_iter().filter_map(|interval| share(interval.time)).collect()
+    };
+    // Every third call has no record of its target.
+    let (whole, torn) = (shares(0), shares(3));
+    assert!(whole.len() == torn.len() && whole.len() > 4, "{whole:?}");
+    for (of_all, of_some) in whole.iter().zip(&torn) {
+        assert!((of_all - of_some).abs() < 0.02, "{whole:?} {torn:?}");
+    }
+}
+
+#[test]
 fn a_system_without_samples_has_its_processes() {
     let loader = skewed();
     let trace = Trace::open(&loader).unwrap();

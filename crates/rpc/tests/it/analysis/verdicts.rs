@@ -1,7 +1,12 @@
 use skopos_rpc::analysis::comparison::{Limits, compare, gate};
 use skopos_rpc::analysis::finding::{NodeFacts, RULES, Verdict, judge};
+use skopos_rpc::analysis::loader::{Loader as _, MemoryLoader};
 use skopos_rpc::analysis::trace::Trace;
-use skopos_rpc::synthetic::Service;
+use skopos_rpc::folder::Folder;
+use skopos_rpc::synthetic::{FRONT, Service};
+use skopos_rpc::{Options, Recorder, Status};
+
+use crate::support::Place;
 
 #[test]
 fn a_service_with_long_queues_is_told_to_use_more_streams() {
@@ -51,6 +56,56 @@ fn equal_runs_pass_a_gate_and_a_slower_one_does_not() {
     assert!(change.is_significant && change.change.low > 0.2, "{change:?}");
     // Slower in the other direction is an improvement.
     assert!(gate(&compare(&slow, &first).unwrap(), &Limits::default()).passes);
+}
+
+/// The time of a caller has the way there and back, and that of a callee has not.
+#[test]
+fn callers_of_one_run_are_not_compared_with_callees_of_another() {
+    let whole = Service { requests: 3000, ..Service::default() }.trace();
+    let of = |is_wanted: fn(&str) -> bool| {
+        let files = whole.names().iter().cloned().zip(whole.files().iter().cloned());
+        MemoryLoader::new(files.filter(|(name, _)| is_wanted(name)).collect())
+    };
+    let clients = of(|name| name.starts_with("client"));
+    let servers = of(|name| !name.starts_with("client"));
+    let [whole, clients, servers] =
+        [&whole, &clients, &servers].map(|loader| Trace::open(loader).unwrap());
+    let apart = compare(&clients, &servers).unwrap();
+    assert_eq!((apart.paths.len(), &apart.different_sides[..]), (0, &[vec![FRONT.to_owned()]][..]));
+    assert!(!gate(&apart, &Limits::default()).passes);
+    // Where both runs have the callees, these are compared.
+    let half = compare(&whole, &servers).unwrap();
+    let front = half.paths.iter().find(|path| path.names.len() == 1).unwrap();
+    assert_eq!((front.change.value, half.different_sides.len()), (0.0, 0));
+}
+
+/// Callees of different callers have one name in the trace of their server, which does not know the callers.
+#[test]
+fn callees_of_unknown_callers_are_compared_by_caller() {
+    let place = Place::new();
+    let start = |name: &str| {
+        let folder = place.0.path().join(name);
+        std::fs::create_dir(&folder).expect("a new folder");
+        let options = Options::new(name).dir(place.run()).trace_folder(&folder).budget(None);
+        (Recorder::start(options).expect("started"), folder)
+    };
+    let ((client, _), (server, folder)) = (start("client"), start("kv"));
+    for (caller, calls) in [("read", 3), ("write", 2)] {
+        for _ in 0..calls {
+            let outer = client.origin(client.rpc(caller), None);
+            let inner = client.origin(client.rpc("put"), Some(&outer.context()));
+            server.target(server.rpc("put"), &inner.context()).end(Status::Ok);
+            inner.end(Status::Ok);
+            outer.end(Status::Ok);
+        }
+    }
+    [client, server].iter().for_each(|recorder| recorder.close().expect("closed"));
+    let loader = Folder::open(&folder).expect("a trace");
+    let trace = Trace::open(&loader).expect("readable");
+    let same = compare(&trace, &trace).expect("readable");
+    let mut calls: Vec<u64> = same.paths.iter().map(|path| path.calls[0]).collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [2, 3]);
 }
 
 #[test]

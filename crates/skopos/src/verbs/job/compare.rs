@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use skopos_model::task::{RESOURCES, amount};
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style};
 
 use super::hub::{Hub, Id};
-use super::one::{Field, fields, printable};
+use super::one::{Field, fields, is_counter};
+use super::show::with_unit;
 
 /// `docs/json/job_compare.schema.json`.
 #[derive(Serialize)]
@@ -91,7 +93,7 @@ pub(crate) fn run(global: &Global, a: &str, b: &str) -> Result<ExitCode, Failure
 
 fn human(compared: &Compared, out: &mut Out) -> Result<(), Failure> {
     for pair in &compared.metadata {
-        let all = |values: &[String]| printable(&values.join(", "));
+        let all = |values: &[String]| with_unit(&pair.field, printable(&values.join(", ")));
         out.line(format!("{}: {} | {}", pair.field, all(&pair.a), all(&pair.b)))?;
     }
     let head = ["metric", &compared.a, &compared.b, "ratio"].map(str::to_owned).to_vec();
@@ -120,7 +122,7 @@ fn resources(a: &[Field], b: &[Field]) -> Vec<Pair> {
     pairs.filter(|pair| pair.a.is_some() || pair.b.is_some()).collect()
 }
 
-/// Returns the means of metrics over nodes and time, of those that both jobs have.
+/// Returns the means of metrics over nodes and time. The mean of a counter would say when a job counted, and not how much.
 fn means(hub: &Hub, a: &Id, b: &Id) -> Result<Vec<Pair>, Failure> {
     let of = |id: &Id| {
         let sql = format!(
@@ -138,7 +140,8 @@ fn means(hub: &Hub, a: &Id, b: &Id) -> Result<Vec<Pair>, Failure> {
     };
     let names: BTreeSet<&str> =
         a.iter().chain(&b).filter_map(|row| row.get("metric")?.as_str()).collect();
-    let pairs = names.into_iter().map(|metric| {
+    let levels = names.into_iter().filter(|metric| !is_counter(metric));
+    let pairs = levels.map(|metric| {
         let name = format!("mean {metric}");
         Pair::new(&name, super::show::unit(metric), mean(&a, metric), mean(&b, metric))
     });

@@ -8,6 +8,7 @@ use skopos_hub::client::Client;
 use skopos_hub::pieces::JsonRows;
 use skopos_model::nearest_name;
 use skopos_query::{Answer, Limits};
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global};
 
 /// Time for a statement. The measurements of a long job are read from its segments.
@@ -119,7 +120,7 @@ impl Hub {
         let near = nearest(typed, ids("true")?.into_iter().map(|id| id.job).collect());
         Err(match near.is_empty() {
             true => failure.hint("`skopos jobs` lists the jobs"),
-            false => failure.hint(format!("the nearest ids are {}", near.join(", "))),
+            false => failure.hint(format!("the nearest ids are {}", printable(&near.join(", ")))),
         })
     }
 }
@@ -157,7 +158,7 @@ fn named(ids: &[Id]) -> String {
     };
     let names: Vec<String> = ids.iter().take(MAX_NAMED).map(of).collect();
     let more = if ids.len() > MAX_NAMED { ", …" } else { "" };
-    format!("{}{more}", names.join(", "))
+    format!("{}{more}", printable(&names.join(", ")))
 }
 
 /// Returns the ids that are most similar to a typed one, the most similar first.
@@ -186,6 +187,7 @@ mod tests {
     fn hints_name_runs_and_near_ids() {
         let id = |job: &str, generation| Id { job: job.to_owned(), generation };
         assert_eq!(named(&[id("7", 0), id("7", 1), id("8", 0)]), "7.g0, 7.g1, 8");
+        assert_eq!(named(&[id("7\u{202e}", 0)]), "7\\u{202e}", "a user chose it");
         let ids = ["4711", "4712", "x", "4711"].map(str::to_owned).to_vec();
         assert_eq!(nearest("4713", ids), ["4711", "4712"]);
     }

@@ -96,7 +96,7 @@ pub(super) fn fields(hub: &Hub, id: &Id) -> Result<Vec<Field>, Failure> {
 }
 
 /// Returns true if the values of a metric are sums since its beginning.
-fn is_counter(metric: &str) -> bool {
+pub(super) fn is_counter(metric: &str) -> bool {
     let name = metric.rsplit('/').next().unwrap_or(metric);
     name.ends_with("_total") || ["cpu_seconds", "read_bytes", "written_bytes"].contains(&name)
 }
@@ -143,9 +143,4 @@ fn lines(hub: &Hub, id: &Id) -> Result<(Vec<Line>, usize), Failure> {
         lines.push(Line { node, schema, metric, is_rate, points });
     }
     Ok((lines, names.len().saturating_sub(MAX_SERIES)))
-}
-
-/// Replaces characters that would change the terminal or end a line.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use serde_json::Value as Json;
+use skopos_model::task::{RESOURCES, amount};
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style};
 
 use super::found::Finding;
 use super::hub::Hub;
-use super::one::{OneJob, printable};
+use super::one::OneJob;
 
 pub(crate) fn run(global: &Global, id: &str) -> Result<ExitCode, Failure> {
     let hub = Hub::open(global)?;
@@ -44,6 +46,19 @@ pub(super) fn metadata(job: &OneJob) -> Vec<(String, String)> {
     columns.chain(fields).collect()
 }
 
+/// Returns the value of a field of the metadata for people: a requested amount with its unit.
+pub(super) fn with_unit(field: &str, value: String) -> String {
+    let name = match field {
+        "requested_bytes" => Some("resident_bytes_max"),
+        other => other.strip_prefix("requested "),
+    };
+    let resource = name.and_then(|name| RESOURCES.iter().find(|known| known.name == name));
+    match resource.zip(value.parse().ok()) {
+        Some((resource, number)) => amount(number, resource.unit),
+        None => value,
+    }
+}
+
 fn plain(job: &OneJob, out: &mut Out) -> Result<(), Failure> {
     for (name, value) in metadata(job) {
         out.line(format!("metadata\t{name}\t{value}"))?;
@@ -66,7 +81,10 @@ fn plain(job: &OneJob, out: &mut Out) -> Result<(), Failure> {
 }
 
 fn human(job: &OneJob, out: &mut Out) -> Result<(), Failure> {
-    let rows = metadata(job).into_iter().map(|(name, value)| vec![name, value]);
+    let rows = metadata(job).into_iter().map(|(name, value)| {
+        let value = with_unit(&name, value);
+        vec![name, value]
+    });
     out.table(&rows.collect::<Vec<_>>(), &[])?;
     out.line("")?;
     for finding in job.findings.iter().filter(|finding| finding.is_found()) {

@@ -9,10 +9,11 @@ use serde_json::json;
 use skopos_hub::client::{reach, store_jobs};
 use skopos_hub::messages::{JobDocument, StoreRequest};
 use skopos_model::job::{JobTags, Kind};
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style};
 
 use super::hub::{Hub, Id};
-use super::one::{fields, printable};
+use super::one::fields;
 
 /// The longest tag: a key and a value that people read.
 const MAX_TAG_BYTES: usize = 256;

@@ -75,7 +75,7 @@ impl Agents {
         for node in lab.topology().nodes() {
             prepare(lab, node)?;
             let folder = folder_of(name, node);
-            for folder in [&folder, &dir_of(name, node), &state_of(name, node)] {
+            for folder in [&dir_of(name, node), &state_of(name, node)] {
                 let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
                 made.map_err(|e| cannot_write(folder, &e))?;
             }

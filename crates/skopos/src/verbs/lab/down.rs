@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::Signal;
-use skopos_net::lab::{down, labs};
+use skopos_net::lab::{down, labs, state_folder};
 use skopos_term::{Failure, Global, Out};
 
 use super::claim::{Claim, Holder, is_claimed};
@@ -35,6 +35,8 @@ pub(super) fn run(global: &Global, args: &DownArgs) -> Result<ExitCode, Failure>
     };
     let mut out = Out::new(global.style());
     for name in &names {
+        // A lab that is being built may have a claim alone.
+        let was_there = labs().contains(name) || state_folder(name).exists() || is_claimed(name);
         end_holder(name)?;
         // No `lab up` of this name begins before all is gone.
         let _claim = Claim::take(name)?;
@@ -43,7 +45,10 @@ pub(super) fn run(global: &Global, args: &DownArgs) -> Result<ExitCode, Failure>
                 .hint("a program that keeps a file of its disk open holds a lab: end it first")
         })?;
         if !global.json {
-            out.line(format!("the lab `{name}` is removed"))?;
+            out.line(match was_there {
+                true => format!("the lab `{name}` is removed"),
+                false => format!("there is no lab `{name}`"),
+            })?;
         }
     }
     if names.is_empty() && !global.json {

@@ -21,9 +21,8 @@ pub(super) fn chosen(named: Option<&str>) -> Result<String, Failure> {
         (_, []) => Err(Failure::no("no lab is up").hint("skopos lab up --example")),
         (Some(name), _) => Err(Failure::no(format!("there is no lab `{name}`"))
             .hint(format!("there is {}", labs.join(", ")))),
-        (None, _) => {
-            Err(Failure::new("several labs are up").hint(format!("name one: {}", labs.join(", "))))
-        }
+        (None, _) => Err(Failure::new("several labs are up")
+            .hint(format!("name one with `--lab`: {}", labs.join(", ")))),
     }
 }
 

@@ -1,9 +1,9 @@
 //! `skopos lab up`: builds a lab, holds it, and removes it.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use skopos_term::{Failure, Global, Out, Style, tell};
 use super::agents::Agents;
 use super::claim::Claim;
 use super::place::{failed, need_root};
-use super::shown::{TOPOLOGY, look};
+use super::shown::{TOPOLOGY, folder_of, look};
 
 /// Time between two looks at the agents and at `--for`.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -36,7 +36,7 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     agents: bool,
     /// Remove the lab after this time (30s, 5m, 2h)
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     run_for: Option<Duration>,
 }
 
@@ -52,8 +52,7 @@ pub(super) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
     })?;
     // The state goes with the lab, also if a step below fails.
     let state = state_folder(&name);
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&state);
-    made.and_then(|()| fs::write(state.join(TOPOLOGY), &text)).map_err(|e| {
+    make_folders(&lab).and_then(|()| fs::write(state.join(TOPOLOGY), &text)).map_err(|e| {
         Failure::new(format!("cannot write the state of the lab to {}", state.display()))
             .because(&e)
     })?;
@@ -73,12 +72,20 @@ pub(super) fn run(global: &Global, args: &UpArgs) -> Result<ExitCode, Failure> {
     held.map(|()| ExitCode::SUCCESS)
 }
 
+/// Makes the folders of the lab's state: one for each node, in which programs of the node have theirs.
+fn make_folders(lab: &Lab) -> io::Result<()> {
+    let name = &lab.topology().name;
+    let make = |folder: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    make(&state_folder(name))?;
+    lab.topology().nodes().try_for_each(|node| make(&folder_of(name, node)))
+}
+
 /// Reads the topology, and returns it with its text.
 fn topology(args: &UpArgs) -> Result<(Topology, String), Failure> {
     let text = match &args.file {
         None => EXAMPLE.to_owned(),
         Some(path) => {
-            let cannot = |e: std::io::Error| {
+            let cannot = |e: io::Error| {
                 Failure::new(format!("cannot read {}", path.display()))
                     .because(&e)
                     .hint("`skopos lab example > lab.toml` writes a lab to begin with")

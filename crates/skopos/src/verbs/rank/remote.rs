@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use skopos_model::duration;
 use skopos_serve::fetch::HubAddress;
+use skopos_term::format::{count, printable};
 use skopos_term::{Failure, Global, Out, Style};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::verbs::hub_http::{agent, refused};
-use crate::verbs::trace::lines::printable;
 
 /// The longest answer that is read: a candidate has some hundred bytes.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
@@ -211,7 +211,7 @@ fn human(out: &mut Out, url: &str, ranking: &Ranking) -> Result<(), Failure> {
 fn confidence(c: &Candidate) -> String {
     let state = c.state.as_deref().filter(|state| *state != "known");
     let trust = c.trust.map(|trust| format!("{:.0} %", trust * 100.0));
-    let samples = c.samples.map(|samples| format!("{samples} samples"));
+    let samples = c.samples.map(|samples| count(samples, "sample"));
     let age = c.age_seconds.map(|age| format!("{} old", human_seconds(age)));
     let age = age.unwrap_or_else(|| "no recent value".to_owned());
     let parts = [state.map(str::to_owned), trust, samples, Some(age)];

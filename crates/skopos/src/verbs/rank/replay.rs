@@ -10,12 +10,16 @@ use clap::Args;
 use serde::Serialize;
 use skopos_agent::config::{Config, parse};
 use skopos_model::{duration, nearest_name};
+use skopos_steer::Error;
 use skopos_steer::rank::Profile;
 use skopos_steer::rank::replay::{Replayed, replay};
 use skopos_term::{Failure, Global, Out, Style};
 
 /// The longest recording: four times the default size of a file.
 const MAX_BYTES: u64 = 512 << 20;
+
+/// The hint for a recording that cannot be read.
+const RECORDED_BY: &str = "`record` in `[[rank]]` names the file of an agent";
 
 /// The longest file of a profile.
 const MAX_PROFILE_BYTES: u64 = 1 << 20;
@@ -56,14 +60,14 @@ struct ReplayJson<'a> {
 pub(super) fn run(global: &Global, args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let profile = profile(args)?;
     let name = profile.name.clone();
-    let recording = read(&args.recorded, MAX_BYTES)?;
-    let replayed = replay(&recording, profile, SEED).map_err(|e| {
-        let failure = Failure::new(args.recorded.display().to_string()).because(&e);
-        match e.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    })?;
+    profile.check().map_err(|e| failed(&args.profile, &e))?;
+    let recording = read(&args.recorded, MAX_BYTES, RECORDED_BY)?;
+    let recorded = args.recorded.display().to_string();
+    let replayed = replay(&recording, profile, SEED).map_err(|e| failed(&recorded, &e))?;
+    if replayed.requests == 0 {
+        return Err(Failure::no(format!("{recorded} has no whole request"))
+            .hint("an agent records the outcomes that clients report"));
+    }
     let mut out = Out::new(global.style());
     let Replayed { requests, chosen_otherwise, effective, cut, torn, .. } = replayed;
     let (recorded, estimated) = (replayed.recorded_cost, replayed.estimated_cost);
@@ -121,11 +125,21 @@ fn seconds(seconds: f64) -> String {
     duration::human(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
+/// Describes an error of a recording or of a profile.
+fn failed(place: &str, e: &Error) -> Failure {
+    let failure = Failure::new(place).because(e);
+    match e.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
 /// Reads the profile from its file, or from the configuration.
 fn profile(args: &ReplayArgs) -> Result<Profile, Failure> {
     let path = Path::new(&args.profile);
     if path.exists() {
-        return parse(&read(path, MAX_PROFILE_BYTES)?, Some(path));
+        let text = read(path, MAX_PROFILE_BYTES, "it has the entries of `[rank.profile]`")?;
+        return parse(&text, Some(path));
     }
     let config = Config::load(args.config.as_deref())?;
     let names = || config.rank.iter().map(|rank| rank.profile.name.as_str());
@@ -146,8 +160,10 @@ fn profile(args: &ReplayArgs) -> Result<Profile, Failure> {
 }
 
 /// Reads a text file of limited length.
-fn read(path: &Path, max_bytes: u64) -> Result<String, Failure> {
-    let failed = |e: &io::Error| Failure::new(format!("cannot read {}", path.display())).because(e);
+fn read(path: &Path, max_bytes: u64, hint: &str) -> Result<String, Failure> {
+    let failed = |e: &io::Error| {
+        Failure::new(format!("cannot read {}", path.display())).because(e).hint(hint)
+    };
     let mut text = String::new();
     let file = File::open(path).map_err(|e| failed(&e))?;
     file.take(max_bytes + 1).read_to_string(&mut text).map_err(|e| failed(&e))?;

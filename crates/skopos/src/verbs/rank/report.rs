@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use skopos_agent::ask::report_outcomes;
 use skopos_agent::control::OutcomeReport;
+use skopos_steer::rank::MAX_OUTCOME_SECONDS;
 use skopos_term::{Failure, Global, Out, Style};
 
 /// `docs/json/rank_report.schema.json`.
@@ -34,6 +35,15 @@ pub(super) struct ReportArgs {
 
 pub(super) fn run(global: &Global, args: &ReportArgs) -> Result<ExitCode, Failure> {
     let ReportArgs { candidate, seconds, profile, failed, probability } = args;
+    // The request to the agent is JSON, which has no NaN and no infinity.
+    if !(0.0..=MAX_OUTCOME_SECONDS).contains(seconds) {
+        return Err(Failure::new(format!("`{seconds}` is not a latency"))
+            .hint(format!("a number of seconds from 0 to {MAX_OUTCOME_SECONDS}, such as 0.0012")));
+    }
+    if let Some(wrong) = probability.filter(|p| !(*p > 0.0 && *p <= 1.0)) {
+        return Err(Failure::new(format!("`{wrong}` is not the probability of a choice"))
+            .hint("a number above 0 and at most 1; without it, the weight of the candidate"));
+    }
     let outcome = OutcomeReport {
         candidate: candidate.clone(),
         seconds: *seconds,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use skopos_agent::ask::ranking;
 use skopos_agent::control::{RankPage, RankedCandidate};
-use skopos_model::{Timestamp, duration};
-use skopos_term::{Failure, Global, Out, Style};
+use skopos_model::{Timestamp, Unit, Value, duration};
+use skopos_term::{Failure, Global, Out, Style, format};
 
 use super::remote::{self, HubArgs};
 
@@ -91,7 +91,8 @@ fn explained(out: &mut Out, page: &RankPage) -> Result<(), Failure> {
         out.line(format!("{}. {name}  {weight:.1} % of requests, {}", c.place, confidence(c)))?;
         let mut rows = Vec::new();
         for part in &c.parts {
-            let value = part.value.map(|value| format!("value {value}"));
+            let value = part.value.map(Value::F64);
+            let value = value.map(|value| format!("value {}", format::value(&value, Unit::NONE)));
             let metric = page.metrics.iter().find(|metric| metric.name == part.name);
             let weight = metric.map(|m| format!("weight {:.2}", m.weight));
             let relaxed = metric.filter(|m| m.relaxed).map(|_| "collected less often".to_owned());
@@ -115,6 +116,6 @@ fn confidence(c: &RankedCandidate) -> String {
     let Some(age) = c.age_seconds.and_then(|age| Duration::try_from_secs_f64(age).ok()) else {
         return format!("{state}no recent value");
     };
-    let (trust, samples) = (c.trust * 100.0, c.samples);
-    format!("{state}{trust:.0} %, {samples} samples, {} old", duration::human(age))
+    let (trust, samples) = (c.trust * 100.0, format::count(c.samples.into(), "sample"));
+    format!("{state}{trust:.0} %, {samples}, {} old", duration::human(age))
 }

@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use skopos_hub::client::Client;
+use skopos_model::nearest_name;
 use skopos_query::Limits;
 use skopos_term::{Failure, Global};
 
 use self::test::TestArgs;
+use super::job::hub::{Hub, quoted};
 use super::sql;
 
 #[derive(Debug, Args)]
@@ -45,9 +47,13 @@ pub(crate) fn run(global: &Global, args: &RuleArgs) -> Result<ExitCode, Failure>
              FROM rules ORDER BY rule",
         ),
         RuleVerb::History { name, limit } => {
-            let only =
-                name.as_ref().map(|name| format!("WHERE rule = '{}' ", name.replace('\'', "''")));
-            let only = only.unwrap_or_default();
+            let only = match name {
+                Some(name) => {
+                    expect_known(global, name)?;
+                    format!("WHERE rule = {} ", quoted(name))
+                }
+                None => String::new(),
+            };
             let sql = format!(
                 "SELECT time, rule, event, subject, outcome, attempts, why FROM rule_events \
                  {only}ORDER BY time DESC LIMIT {limit}"
@@ -58,12 +64,38 @@ pub(crate) fn run(global: &Global, args: &RuleArgs) -> Result<ExitCode, Failure>
     }
 }
 
+/// Checks that the hub has a rule, or that it had: a rule that is not configured any more has a past.
+fn expect_known(global: &Global, name: &str) -> Result<(), Failure> {
+    expect_hub(global)?;
+    let hub = Hub::open(global)?;
+    let past = format!("SELECT rule FROM rule_events WHERE rule = {} LIMIT 1", quoted(name));
+    if !hub.rows(&past)?.is_empty() {
+        return Ok(());
+    }
+    let rows = hub.rows("SELECT rule FROM rules ORDER BY rule")?;
+    let names: Vec<&str> = rows.iter().filter_map(|row| row.get("rule")?.as_str()).collect();
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let failure =
+        Failure::no(format!("no rule `{name}` has acted, and the hub has no rule of this name"));
+    Err(failure.hint(match nearest_name(name, names) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => "`skopos rule list` lists the rules".to_owned(),
+    }))
+}
+
 /// Asks the hub, which alone knows.
 fn asked(global: &Global, statement: &str) -> Result<ExitCode, Failure> {
+    expect_hub(global)?;
+    sql::answer_for(global, statement)
+}
+
+fn expect_hub(global: &Global) -> Result<(), Failure> {
     let dir = global.dir.clone().unwrap_or_else(skopos_shm::runtime_dir);
     if Client::open(&dir, Limits::default())?.is_none() {
         return Err(Failure::new("rules are evaluated by a hub, and no hub runs on this machine")
             .hint("start one with `skopos up` or `skopos hub`; `skopos rule test` needs none"));
     }
-    sql::answer_for(global, statement)
+    Ok(())
 }

@@ -14,6 +14,7 @@ use skopos_hub::rule_trial::{Trial, try_rule};
 use skopos_model::{Timestamp, duration, nearest_name};
 use skopos_shm::Host;
 use skopos_steer::rule::{Event, Kind};
+use skopos_term::format::{count, printable};
 use skopos_term::{Failure, Global, Out, Style};
 
 #[derive(Debug, Args)]
@@ -24,13 +25,13 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Begin this long ago
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse, allow_hyphen_values = true)]
     since: Duration,
     /// End this long ago
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse, allow_hyphen_values = true)]
     until: Duration,
     /// Time between two evaluations [default: as configured]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     every: Option<Duration>,
     /// Include the history in this folder
     #[arg(long, value_name = "DIR")]
@@ -127,6 +128,7 @@ pub(crate) fn run(global: &Global, args: &TestArgs) -> Result<ExitCode, Failure>
         Style::Plain => {
             for event in &trial.events {
                 let EventJson { time, event, subject, action, reason, .. } = EventJson::of(event);
+                let (subject, reason) = (printable(subject), printable(reason));
                 out.line(format!("{time}\t{event}\t{subject}\t{action}\t{reason}"))?;
             }
         }
@@ -160,8 +162,8 @@ fn human(
     let mut rows = vec![["TIME", "EVENT", "ACTION", "SUBJECT"].map(str::to_owned).to_vec()];
     for event in &trial.events {
         let EventJson { time, event, subject, action, reason, .. } = EventJson::of(event);
-        let subject = if reason.is_empty() { subject } else { reason };
-        rows.push([&time, event, action, subject].map(str::to_owned).to_vec());
+        let subject = printable(if reason.is_empty() { subject } else { reason });
+        rows.push([time.as_str(), event, action, subject.as_str()].map(str::to_owned).to_vec());
     }
     if rows.len() > 1 {
         out.table(&rows, &[])?;
@@ -173,9 +175,15 @@ fn human(
     };
     let title = out.bold(&title);
     out.line(title)?;
+    let firing = match trial.firing {
+        1 => "1 subject fires".to_owned(),
+        subjects => format!("{subjects} subjects fire"),
+    };
     out.line(format!(
-        "  evaluated at {} moments from {from}, over {} samples of {} topics; {} subjects fire at the end",
-        trial.moments, trial.samples, trial.topics, trial.firing
+        "  evaluated at {} from {from}, over {} of {}; {firing} at the end",
+        count(trial.moments, "moment"),
+        count(trial.samples as u64, "sample"),
+        count(trial.topics as u64, "topic")
     ))?;
     Ok(())
 }

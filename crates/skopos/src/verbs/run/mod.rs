@@ -191,6 +191,7 @@ pub(crate) fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> 
     if let Some((folder, rank)) = ranked {
         join_ranks(folder, rank, &mut archive);
     }
+    tell_without_traces(args);
     if let Some(delivery) = delivery {
         delivery.end(&outcome, traces_of(args).as_deref());
     }
@@ -297,6 +298,18 @@ fn traces_of(args: &RunArgs) -> Option<PathBuf> {
         Some(rank) => folder.join(format!("rank-{}", rank.rank)),
         None => folder,
     })
+}
+
+/// Prints a note if no service of the task has written a trace.
+fn tell_without_traces(args: &RunArgs) {
+    let Some(folder) = traces_of(args).filter(|_| !args.quiet) else { return };
+    if let Err(skopos_rpc::Error::Input { .. }) = skopos_rpc::folder::Folder::open(&folder) {
+        tell(format!(
+            "skopos: no service of the task wrote a trace to {}; a service that names a folder \
+             itself writes there",
+            folder.display()
+        ));
+    }
 }
 
 /// Makes the folder of traces, and returns the variable that names it. A folder with traces of another task is refused:

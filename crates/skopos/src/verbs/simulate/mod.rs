@@ -50,7 +50,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = rate)]
     rate: f64,
     /// Share of facts that change between two polls, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.3, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.3, value_parser = share, allow_hyphen_values = true)]
     change: f64,
     /// Connections that the nodes share [default: one for each node]
     #[arg(long, value_name = "S")]
@@ -59,16 +59,16 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME", default_value = "sim")]
     prefix: String,
     /// Time by which the clocks of the nodes are ahead
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     ahead: Option<Duration>,
     /// Time by which the clocks of the nodes are behind
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "ahead")]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "ahead", allow_hyphen_values = true)]
     behind: Option<Duration>,
     /// Seed of the made-up values
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Stop after this time
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     run_for: Option<Duration>,
     #[command(flatten)]
     live: LiveArgs,

@@ -12,8 +12,8 @@ use skopos_query::arrow::util::display::{ArrayFormatter, FormatOptions};
 use skopos_query::{Answer, Way};
 
 use skopos_hub::pieces::{JsonRows, arrow};
-use skopos_term::Failure;
-use skopos_term::{Out, tell};
+use skopos_term::format::printable;
+use skopos_term::{Failure, Out, tell};
 
 /// The most missing nodes that a warning names, so that it fits into a line. The JSON document names all.
 const NAMES_SHOWN: usize = 5;
@@ -55,10 +55,8 @@ pub(crate) fn show(
     };
     if !answer.missing.is_empty() {
         // A partial answer is not a failure; programs find the missing nodes in the JSON document.
-        tell(format!(
-            "warning: partial answer, without the history of {}",
-            some_of(&answer.missing)
-        ));
+        let missing = printable(&some_of(&answer.missing));
+        tell(format!("warning: partial answer, without the history of {missing}"));
     }
     match shown.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => Ok(()),
@@ -80,7 +78,10 @@ pub(crate) fn cells(batch: &RecordBatch, null: &str) -> Result<Vec<Vec<String>>,
     let options = FormatOptions::default().with_null(null);
     let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    let cell = |column: &ArrayFormatter<'_>, at| column.value(at).try_to_string().map(in_one_piece);
+    // Users and processes chose many texts, and a cell must not end its line or steer the terminal.
+    let cell = |column: &ArrayFormatter<'_>, at| {
+        column.value(at).try_to_string().map(|text| printable(&text))
+    };
     let row = |at| columns.iter().map(|column| cell(column, at)).collect();
     (0..batch.num_rows()).map(row).collect()
 }
@@ -91,14 +92,6 @@ pub(super) fn all_cells(answer: &Answer, null: &str) -> Result<Vec<Vec<String>>,
         rows.extend(cells(batch, null)?);
     }
     Ok(rows)
-}
-
-/// Escapes the characters that would end a cell or a line.
-fn in_one_piece(cell: String) -> String {
-    match cell.contains(['\n', '\r', '\t']) {
-        true => cell.replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t"),
-        false => cell,
-    }
 }
 
 fn names(answer: &Answer) -> Vec<String> {
@@ -183,7 +176,20 @@ fn csv(answer: &Answer, out: &mut Out) -> Result<(), ArrowError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    #[test]
+    fn a_cell_has_no_character_that_a_terminal_obeys() {
+        use skopos_query::arrow::array::StringArray;
+        use skopos_query::arrow::datatypes::{Field, Schema};
+        let schema = Schema::new(vec![Field::new("job", DataType::Utf8, true)]);
+        let texts = StringArray::from(vec![Some("4\u{202e}7\u{1b}[2J\n"), None]);
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(texts)]).expect("a batch");
+        let expected = [["4\\u{202e}7\\u{1b}[2J\\n"], ["NULL"]];
+        assert_eq!(cells(&batch, "NULL").expect("cells"), expected);
+    }
 
     #[test]
     fn a_warning_names_a_few_and_counts_the_others() {

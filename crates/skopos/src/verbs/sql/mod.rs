@@ -46,7 +46,7 @@ pub(crate) struct SqlArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) archive: Option<PathBuf>,
     /// Timeout of a statement
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
     /// Most rows of an answer
     #[arg(long, value_name = "N", default_value_t = Limits::default().rows)]

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use skopos_rpc::analysis::comparison::{Comparison, Gate, Limits, PathChange, compare, gate};
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{EXIT_NO, Failure, Global, Out, Style, format};
 
-use super::lines::{callpath, printable, time, whole};
+use super::lines::{callpath, time, whole};
 use super::place::{failed, opened};
 
 /// The callpaths that people see; `--json` has all.
@@ -70,6 +71,12 @@ fn human(found: &Comparison, out: &mut Out) -> Result<(), Failure> {
             out.line(format!("only in the {what} run: {}", callpath(names)))?;
         }
     }
+    for names in &found.different_sides {
+        out.line(format!(
+            "callers alone in one run, and callees in the other one: {}",
+            callpath(names)
+        ))?;
+    }
     Ok(())
 }
 
@@ -78,6 +85,8 @@ fn row(path: &PathChange) -> Vec<String> {
     let change = path.change;
     let chance = match path.p_value {
         None => "too short to tell".to_owned(),
+        // The least value of the test is not zero.
+        Some(p) if path.is_significant && p < 0.001 => "no (p < 0.001)".to_owned(),
         Some(p) if path.is_significant => format!("no (p = {p:.3})"),
         Some(p) => format!("maybe (p = {p:.2})"),
     };
@@ -121,6 +130,9 @@ fn verdict(found: &Gate, limits: &Limits, out: &mut Out) -> Result<(), Failure> 
         found.judged,
         format::share(limits.mean_rise)
     ))?;
+    if found.judged == 0 {
+        out.line("  no callpath can be judged; `--calls` is the fewest calls of one in each run")?;
+    }
     for failure in &found.failures {
         out.line(format!("  {}: {}", callpath(&failure.names), printable(&failure.reason)))?;
     }

@@ -6,9 +6,10 @@ use skopos_rpc::analysis::critical::{
     CriticalCallpath, CriticalPaths, OneCriticalPath, Options, critical_path_of, critical_paths,
 };
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style, format};
 
-use super::lines::{callpath, printable, time, whole};
+use super::lines::{callpath, time, whole};
 use super::place::{failed, opened};
 
 /// The callpaths that people see; `--json` has all.

@@ -8,9 +8,10 @@ use skopos_rpc::analysis::finding::{
 };
 use skopos_rpc::analysis::trace::Trace;
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style, format};
 
-use super::lines::{callpath, printable, time};
+use super::lines::{callpath, time};
 use super::place::{failed, heading, opened};
 use crate::verbs::job::hub::{Hub, quoted};
 

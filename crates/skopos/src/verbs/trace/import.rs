@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use skopos_rpc::import::margo::{MargoStats, Operation, parse};
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style, format, tell};
 
-use super::lines::{printable, time};
+use super::lines::time;
 use super::place::failed;
 
 /// The longest file that is read: a hundred thousand RPCs have 60 MB.

@@ -1,7 +1,7 @@
 //! Forms that the reports of `skopos trace` share.
 
 use skopos_model::Timestamp;
-use skopos_term::format;
+use skopos_term::format::{self, printable};
 
 /// Formats a time in ns: `3.2 ms`.
 pub(super) fn time(ns: f64) -> String {
@@ -28,23 +28,6 @@ pub(super) fn callpath(names: &[String]) -> String {
     printable(&names.join(" → "))
 }
 
-/// Replaces control characters and those that change the direction of text or have no width: a process chose them, and a
-/// terminal would obey.
-pub(crate) fn printable(text: &str) -> String {
-    let is_obeyed = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match is_obeyed(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,7 +35,6 @@ mod tests {
     #[test]
     fn names_cannot_steer_a_terminal() {
         assert_eq!(callpath(&["a".into(), "b\u{1b}[2J".into()]), "a → b\\u{1b}[2J");
-        assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `skopos trace`: the calls of RPC services, from traces in a folder.
 
 mod place;
-pub(super) mod lines;
+mod lines;
 mod profile;
 mod requests;
 mod show;
@@ -64,7 +64,7 @@ pub(crate) enum TraceVerb {
         /// Id of one request [default: all requests]
         id: Option<String>,
         /// Share by which a callpath becomes faster in the predictions
-        #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = share)]
+        #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = share, allow_hyphen_values = true)]
         faster: f64,
         /// Only requests whose first callpath contains this
         #[arg(long, value_name = "TEXT")]
@@ -110,7 +110,7 @@ pub(crate) enum TraceVerb {
         #[arg(long, short, value_name = "DIR")]
         out: PathBuf,
         /// Time to collect
-        #[arg(long = "for", value_name = "DURATION", default_value = "10s", value_parser = collecting)]
+        #[arg(long = "for", value_name = "DURATION", default_value = "10s", value_parser = collecting, allow_hyphen_values = true)]
         time: Duration,
     },
     /// Read the statistics of Margo's own monitor, with its faults corrected
@@ -137,13 +137,13 @@ pub(crate) struct GateArgs {
     #[arg(value_name = "DIR")]
     second: PathBuf,
     /// Greatest rise of a mean that passes
-    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = rise)]
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = rise, allow_hyphen_values = true)]
     mean: f64,
     /// Greatest rise of a 99th percentile that passes [default: no limit]
-    #[arg(long, value_name = "SHARE", value_parser = rise)]
+    #[arg(long, value_name = "SHARE", value_parser = rise, allow_hyphen_values = true)]
     p99: Option<f64>,
     /// Greatest rise of the share of failed calls that passes
-    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = rise)]
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = rise, allow_hyphen_values = true)]
     failed: f64,
     /// Fewest calls of a callpath in each run
     #[arg(long, value_name = "N", default_value_t = 100)]

@@ -6,9 +6,8 @@ use clap::Args;
 use skopos_rpc::Error;
 use skopos_rpc::analysis::trace::Trace;
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{Failure, Out, state, tell};
-
-use super::lines::printable;
 
 /// Names the trace to read.
 #[derive(Debug, Args)]

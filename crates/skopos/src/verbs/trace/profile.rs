@@ -6,9 +6,10 @@ use skopos_rpc::analysis::profile::{
     EntityCalls, IntervalTime, PathProfile, Profile, SeenBy, Unaccounted, profile,
 };
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style, format};
 
-use super::lines::{callpath, printable, time, whole};
+use super::lines::{callpath, time, whole};
 use super::place::{failed, heading, opened};
 
 /// The processes of a callpath that people see; `--json` has all.
@@ -59,9 +60,9 @@ fn plain(found: &Profile, out: &mut Out) -> Result<(), Failure> {
 fn human(found: &Profile, (matching, total): (usize, usize), out: &mut Out) -> Result<(), Failure> {
     let counts = &found.counts;
     out.line(format!(
-        "{} records of {} files over {}; {} of {total} callpaths",
-        counts.records,
-        counts.files,
+        "{} of {} over {}; {} of {total} callpaths",
+        format::count(counts.records, "record"),
+        format::count(counts.files, "file"),
         time(found.length_ns as f64),
         found.paths.len().min(matching),
     ))?;

@@ -7,15 +7,16 @@ use clap::{Args, ValueEnum};
 use skopos_model::duration;
 use skopos_rpc::analysis::request::list::{DEFAULT_LIMIT, Filter, Order, Requests, requests};
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style};
 
-use super::lines::{clock_bound, moment, printable, whole};
+use super::lines::{clock_bound, moment, whole};
 use super::place::{failed, opened};
 
 #[derive(Debug, Args)]
 pub(crate) struct RequestsArgs {
     /// Only requests that take at least this long
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     over: Option<Duration>,
     /// Only requests with a call that failed
     #[arg(long)]

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use skopos_rpc::analysis::request::show::{Request, ShownCall, show};
 use skopos_rpc::analysis::request::waterfall::{WaterfallLine, waterfall};
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style};
 
-use super::lines::{clock_bound, moment, printable, whole};
+use super::lines::{clock_bound, moment, whole};
 use super::place::{failed, opened};
 
 /// Columns of the numbers on the right of a waterfall.

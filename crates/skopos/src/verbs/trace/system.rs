@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use skopos_rpc::analysis::system::{System, VariableSeries, system};
 use skopos_rpc::folder::Folder;
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style, format};
 
-use super::lines::{printable, time};
+use super::lines::time;
 use super::place::{failed, heading, opened};
 use crate::verbs::spark::Cells;
 
@@ -51,8 +52,10 @@ fn human(found: &System, out: &mut Out) -> Result<(), Failure> {
             let all = all.collect::<Vec<_>>().join(", ");
             out.line(out.dim(&printable(&all)))?;
         }
-        let rows: Vec<Vec<String>> = process.series.iter().map(row).collect();
-        match rows.is_empty() {
+        let head = ["  variable", "over time", "mean", "most"].map(str::to_owned).to_vec();
+        let rows: Vec<Vec<String>> =
+            [head].into_iter().chain(process.series.iter().map(row)).collect();
+        match process.series.is_empty() {
             true => out.line("no variables")?,
             false => out.table(&rows, &[2, 3])?,
         }

@@ -85,7 +85,8 @@ pub enum Refusal {
     Producer,
     /// A later run of the producer has begun: the producer has lost count, or two programs have its name.
     #[error(
-        "the producer has begun its epoch {known} since, and this record is of the epoch {epoch}"
+        "the producer has begun its epoch {known} since, and this record is of the epoch {epoch}; \
+         a new run of a producer takes a greater one"
     )]
     Stale {
         /// The epoch of the record.

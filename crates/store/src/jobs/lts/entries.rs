@@ -71,23 +71,30 @@ impl Lts {
 
     /// Returns the parts of all jobs that `is_wanted`, with the names of their segments. Of jobs that have no record in
     /// `times`, none is returned. Of a part that a crash left in two segments, the later one counts. Fails with more than
-    /// `most` parts.
+    /// `most` parts. Segments whose list of parts is damaged are left out; their errors are returned, too.
     ///
     /// # Errors
-    /// There are too many, or a segment is damaged or cannot be read.
+    /// There are too many, or a segment cannot be read.
     pub fn parts(
         &self,
         times: Option<(i64, i64)>,
         most: usize,
         is_wanted: &dyn Fn(&JobId) -> bool,
-    ) -> Result<PartsOfJobs, Error> {
+    ) -> Result<(PartsOfJobs, Vec<Error>), Error> {
         // No compaction removes a segment meanwhile.
         let _writing = unpoisoned(self.writing.lock());
         let slots: Vec<Slot> = self.state().segments.keys().copied().collect();
         let (mut found, mut count) = (BTreeMap::<JobId, BTreeMap<u32, String>>::new(), 0_usize);
-        let mut in_time = BTreeSet::new();
+        let (mut in_time, mut damaged) = (BTreeSet::new(), Vec::new());
         for slot in slots {
-            let Some(segment) = self.segment(slot)? else { continue };
+            let segment = match self.segment(slot) {
+                Err(e) if e.is_damage() => {
+                    damaged.push(e);
+                    continue;
+                }
+                segment => segment?,
+            };
+            let Some(segment) = segment else { continue };
             for part in segment.parts().iter().filter(|part| is_wanted(&part.id)) {
                 if times.is_some_and(|(from, to)| part.times.0 <= to && part.times.1 >= from) {
                     in_time.insert(part.id.clone());
@@ -102,7 +109,7 @@ impl Lts {
             }
         }
         let found = found.into_iter().filter(|(id, _)| times.is_none() || in_time.contains(id));
-        Ok(found.map(|(id, parts)| (id, parts.into_iter().collect())).collect())
+        Ok((found.map(|(id, parts)| (id, parts.into_iter().collect())).collect(), damaged))
     }
 
     /// Returns all jobs.

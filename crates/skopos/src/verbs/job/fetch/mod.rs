@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use skopos_hub::client::{flight_url, reach};
 use skopos_serve::fetch::HubAddress;
+use skopos_term::format::printable;
 use skopos_term::{Failure, Global, Out, Style};
 
 pub(crate) use self::args::FetchArgs;
 use self::folder::Folder;
 use self::question::ask;
 use self::task::{Missing, OfSite};
-use super::one::printable;
 
 /// Time for the answer of the hub of this machine.
 const TIMEOUT: Duration = Duration::from_secs(15);

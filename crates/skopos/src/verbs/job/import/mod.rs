@@ -13,13 +13,13 @@ use serde::Serialize;
 use skopos_hub::client::{reach, store_batch};
 use skopos_store::archive::{Archive, ArchivedTask, Conditions, DamagedTask};
 use skopos_store::jobs::spool::{Sent, SpooledBatch};
+use skopos_term::format::printable;
 use skopos_term::{EXIT_NO, Failure, Global, Out, Style, tell};
 
 use self::connections::{Counts, Import, Queue, Refusal};
 use self::handed_over::{HandedOver, Tasks};
 use self::records::{Records, records_of, time_of};
 use super::hub::Hub;
-use super::one::printable;
 use crate::verbs::archive::{self, Selection};
 use crate::verbs::progress::Progress;
 
