@@ -70,7 +70,9 @@ async fn listener() -> (SocketAddr, TcpIncoming) {
 async fn measure(rounds: usize, export: Option<Export>, provider: &SdkTracerProvider) -> Value {
     let own = std::env::temp_dir().join(format!("peers-rpc-echo-{}", std::process::id()));
     let folder = export.as_ref().map_or(&own, |export| &export.folder);
-    std::fs::create_dir_all(folder).expect("a folder for the trace");
+    for folder in [folder, &own] {
+        std::fs::create_dir_all(folder).expect("a folder for the trace");
+    }
     let settings = options("peers").trace_folder(folder).dir(own.join("run")).budget(None);
     let recorder = Recorder::start(settings).expect("a recorder");
     opentelemetry::global::set_tracer_provider(provider.clone());

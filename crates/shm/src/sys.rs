@@ -291,6 +291,21 @@ pub(crate) fn counter() -> u64 {
     }
 }
 
+/// Waits until earlier loads have ended, so that the counter is read after them.
+#[cfg(all(test, not(miri)))]
+pub(crate) fn wait_for_loads() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction, which touches no memory.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the instruction waits for those before it, and touches no memory.
+    unsafe {
+        core::arch::asm!("isb", options(nostack));
+    }
+}
+
 /// Calls `work` when the process ends by `exit`.
 pub(crate) fn at_exit(work: extern "C" fn()) {
     // SAFETY: takes a pointer to a function without arguments, which lives as long as this library.

@@ -113,8 +113,7 @@ mod tests {
                         for _ in 0..20_000 {
                             // The lock and the fence order the readings, so each is later than the one before.
                             let mut latest = latest.lock().expect("no panic");
-                            #[cfg(target_arch = "x86_64")]
-                            std::arch::x86_64::_mm_lfence();
+                            crate::sys::wait_for_loads();
                             let now = clock.now();
                             assert!(now >= *latest, "{now} after {latest}");
                             *latest = now;

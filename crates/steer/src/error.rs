@@ -201,10 +201,7 @@ impl Error {
             }
             Self::TierInUse { .. } => "end that process, or use another folder",
             Self::Unreadable(_) => "read it again, and give the tiers more capacity",
-            Self::Inputs { .. }
-            | Self::Experience(_)
-            | Self::Tiers(_)
-            | Self::Thread(_) => {
+            Self::Inputs { .. } | Self::Experience(_) | Self::Tiers(_) | Self::Thread(_) => {
                 return None;
             }
         })

@@ -67,7 +67,8 @@ pub(crate) fn open(node: &str, config: &Config) -> Result<Parts, Failure> {
     let key_file = telemetry.key_file.as_deref().map(|path| beside(config, path));
     let secret = key_file.as_deref().map(read_key).transpose()?;
     let key = key_file.as_deref().zip(secret.as_deref());
-    let key = key.map(|(file, bytes)| Key::new(bytes).ok_or_else(|| too_short(file))).transpose()?;
+    let key =
+        key.map(|(file, bytes)| Key::new(bytes).ok_or_else(|| too_short(file))).transpose()?;
     let site = secret.as_deref().map(SiteKey::new).transpose();
     let site = site.map_err(|e| Failure::new("[telemetry]").because(&e))?;
     let domain = telemetry.domain.map_or(DOMAIN, NonZeroU16::get);

@@ -120,21 +120,17 @@ const DEFECTS: [Defect; 22] = [
         "records of dead processes were removed, perhaps before they were drained",
         |counts| counts.removed_dead,
     ),
-    (
-        "variable has a source that failed",
-        "variables have a source that failed",
-        |counts| counts.failed_sources,
-    ),
+    ("variable has a source that failed", "variables have a source that failed", |counts| {
+        counts.failed_sources
+    }),
     (
         "time a recorder recorded less to keep its budget",
         "times a recorder recorded less to keep its budget",
         |counts| counts.budget_steps,
     ),
-    (
-        "frame is of an unknown kind",
-        "frames are of an unknown kind",
-        |counts| counts.unknown_frames,
-    ),
+    ("frame is of an unknown kind", "frames are of an unknown kind", |counts| {
+        counts.unknown_frames
+    }),
     ("frame has a bad payload", "frames have a bad payload", |counts| counts.bad_frames),
     (
         "record is of an unknown kind or without a request",

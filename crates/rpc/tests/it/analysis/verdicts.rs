@@ -73,7 +73,7 @@ fn callers_of_one_run_are_not_compared_with_callees_of_another() {
     let apart = compare(&clients, &servers).unwrap();
     assert_eq!((apart.paths.len(), &apart.different_sides[..]), (0, &[vec![FRONT.to_owned()]][..]));
     assert!(!gate(&apart, &Limits::default()).passes);
-    // Where both runs have the callees, these are compared.
+    // Callees that both runs have are compared.
     let half = compare(&whole, &servers).unwrap();
     let front = half.paths.iter().find(|path| path.names.len() == 1).unwrap();
     assert_eq!((front.change.value, half.different_sides.len()), (0.0, 0));
