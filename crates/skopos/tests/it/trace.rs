@@ -186,7 +186,7 @@ fn a_folder_without_a_trace_is_refused_with_a_hint() {
     std::fs::write(here.join("a-1-1.sktrace"), [7; 4096]).expect("written");
     let foreign = traced.run(&["trace", "profile", "--trace", here.to_str().expect("UTF-8")]);
     assert_eq!(foreign.code, 2, "{foreign:?}");
-    assert!(foreign.stderr.contains("describes a process"), "{foreign:?}");
+    assert!(foreign.stderr.contains("does not describe a process"), "{foreign:?}");
     let folder = traced.write("a", 10);
     let folder = folder.to_str().expect("UTF-8");
     for id in ["0", "xyz", "1234567890abcdef"] {

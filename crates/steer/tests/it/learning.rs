@@ -2,7 +2,8 @@
 
 use skopos_model::SplitMix64;
 use skopos_steer::rank::{
-    Experience, Learned, MAX_COEFFICIENT, Method, Metric, Outcome, Ranker, Scorer,
+    Experience, Learned, MAX_COEFFICIENT, MAX_OUTCOME_SECONDS, Method, Metric, Outcome, Ranker,
+    Scorer,
 };
 
 use crate::table::{profile, rank};
@@ -95,9 +96,12 @@ fn weights_move_to_the_metric_that_matters_and_follow_a_change() {
 fn outcomes_at_the_ends_of_the_range_keep_weights_usable() {
     let mut ranker = Ranker::new(profile(Method::Learned), 1).expect("a profile");
     rank(&mut ranker, &["a", "b"], &[[0.0; 3], [1e300; 3]], 0.0);
-    for (candidate, seconds, failed) in
-        [("a", 0.0, false), ("b", 1e300, false), ("a", 0.0, true), ("b", f64::MIN_POSITIVE, false)]
-    {
+    for (candidate, seconds, failed) in [
+        ("a", 0.0, false),
+        ("b", MAX_OUTCOME_SECONDS, false),
+        ("a", 0.0, true),
+        ("b", f64::MIN_POSITIVE, false),
+    ] {
         ranker.learn(&Outcome { candidate, seconds, failed }).expect("an outcome");
         assert!((ranker.weights().iter().sum::<f64>() - 1.0).abs() < 1e-9);
     }

@@ -92,7 +92,7 @@ fn callees_of_unknown_callers_are_compared_by_caller() {
     let ((client, _), (server, folder)) = (start("client"), start("kv"));
     for (caller, calls) in [("read", 3), ("write", 2)] {
         for _ in 0..calls {
-            let outer = client.origin(client.rpc(caller), None);
+            let outer = client.local(client.rpc(caller), None);
             let inner = client.origin(client.rpc("put"), Some(&outer.context()));
             server.target(server.rpc("put"), &inner.context()).end(Status::Ok);
             inner.end(Status::Ok);
