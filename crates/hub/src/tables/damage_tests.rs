@@ -8,7 +8,7 @@ use skopos_access::Caller;
 use skopos_model::job::{JobRecord, Kind};
 use skopos_query::Limits;
 
-use super::job_tests::{engine, place, store};
+use super::job_tests::{PATIENCE, engine, place, store};
 use super::tests::{block_on, rows_for};
 
 /// Returns the segments in a folder and those below it.
@@ -51,7 +51,7 @@ fn a_damaged_segment_takes_no_other_job_from_an_answer_which_names_the_lost_one(
         let begun = std::time::Instant::now();
         let count = |sql| rows_for(&engine, &Caller::Owner, sql).expect("answered").len();
         while count(sealed) <= at || count(found) <= at {
-            assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the segment of {job}");
+            assert!(begun.elapsed() < PATIENCE, "gave up waiting for the segment of {job}");
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         drop(waiting);

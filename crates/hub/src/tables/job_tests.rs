@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value as Json, json};
 use skopos_access::{Action, Caller, Invitation, Names, Role, User, may};
@@ -17,6 +17,9 @@ use super::tests::{World, block_on, rows_for};
 use super::{InsightInfo, Stores, register};
 use crate::estimates::EstimateQuestion;
 use crate::jobs::{Jobs, JobsPlace};
+
+/// Time that only ends a hang: a busy machine seals late.
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(super) fn engine(place: &Arc<JobsPlace>) -> Engine {
     let source: Arc<dyn Source> = Arc::new(World::new(&[]));
@@ -113,8 +116,8 @@ fn with_jobs(folder: &Path) -> (Arc<JobsPlace>, Arc<Jobs>) {
         .map_or(0, |rows| rows.len())
         < JOBS.len()
     {
-        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the jobs");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(begun.elapsed() < PATIENCE, "gave up waiting for the jobs");
+        std::thread::sleep(Duration::from_millis(20));
     }
     (place, jobs)
 }
@@ -237,7 +240,7 @@ fn calls_of_a_job_say_how_many_parts_of_its_traces_are_missing() {
     let mut found = Vec::new();
     // Records can be read a moment after they are stored.
     while found != ["4 | 0", "5 | 1"] {
-        assert!(begun.elapsed().as_secs() < 60, "gave up: {found:?}");
+        assert!(begun.elapsed() < PATIENCE, "gave up: {found:?}");
         found = rows_for(&engine, &Caller::Owner, sql).expect("an answer");
     }
 }
@@ -300,8 +303,8 @@ fn findings_stand_on_the_records_of_the_job_and_on_earlier_jobs_of_its_class() {
     while ask("SELECT job FROM jobs WHERE state = 'completed'").len() < 10
         || ask("SELECT job FROM jobs WHERE job = 'leak'").is_empty()
     {
-        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the jobs");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(begun.elapsed() < PATIENCE, "gave up waiting for the jobs");
+        std::thread::sleep(Duration::from_millis(20));
     }
     let found = |job: &str| {
         ask(&format!("SELECT finding FROM job_findings WHERE job = '{job}' AND verdict = 'found'"))
@@ -418,8 +421,8 @@ fn samples_of_all_jobs_are_those_of_the_jobs_that_the_caller_may_read() {
     let all = "SELECT job FROM sealed_samples WHERE metric = 'load' AND value = 1.5";
     let begun = std::time::Instant::now();
     while rows_for(&engine, &Caller::Owner, all).expect("answered").len() < JOBS.len() {
-        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the segments");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(begun.elapsed() < PATIENCE, "gave up waiting for the segments");
+        std::thread::sleep(Duration::from_millis(20));
     }
     drop(waiting);
     let (mut some, mut none) = (false, false);
@@ -476,8 +479,8 @@ fn a_schema_that_changes_in_mid_job_renames_no_earlier_measurement() {
         let sql = "SELECT value FROM job_metadata WHERE job = '1' AND field = 'parts'";
         let begun = std::time::Instant::now();
         while rows_for(&engine, &Caller::Owner, sql).expect("answered") != [parts] {
-            assert!(begun.elapsed().as_secs() < 60, "gave up waiting for a segment");
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(begun.elapsed() < PATIENCE, "gave up waiting for a segment");
+            std::thread::sleep(Duration::from_millis(20));
         }
         drop(waiting);
     };
@@ -490,8 +493,8 @@ fn a_schema_that_changes_in_mid_job_renames_no_earlier_measurement() {
     send(Kind::Sample, "n2", &sample(4.0));
     let begun = std::time::Instant::now();
     while ask("job_samples").is_empty() {
-        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the job");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(begun.elapsed() < PATIENCE, "gave up waiting for the job");
+        std::thread::sleep(Duration::from_millis(20));
     }
     let first = ["1 n1 value_0", "2 n1 a", "3 n1 c", "4 n2 a"];
     assert_eq!(ask("job_samples"), first, "not sealed");
@@ -550,8 +553,8 @@ fn a_finding_about_a_metric_follows_it_to_another_place_in_its_schema() {
     let begun = std::time::Instant::now();
     let ask = |sql: &str| rows_for(&engine, &Caller::Owner, sql).expect("answered");
     while ask("SELECT job FROM jobs").len() < 2 {
-        assert!(begun.elapsed().as_secs() < 60, "gave up waiting for the jobs");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(begun.elapsed() < PATIENCE, "gave up waiting for the jobs");
+        std::thread::sleep(Duration::from_millis(20));
     }
     let verdict = "SELECT concat(job, ' ', verdict) FROM job_findings \
                    WHERE finding = 'memory_leak' ORDER BY job";
@@ -600,7 +603,7 @@ fn conditions_reach_the_catalogue_and_an_order_by_the_start_reads_few_jobs() {
         || ask("SELECT job FROM jobs WHERE state = 'failed'").is_empty()
     {
         assert!(begun.elapsed().as_secs() < 120, "gave up waiting for the jobs");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     // A reader of the log of reads waits for it, so each question has a caller of its own.
     let admin = |name: &str| {
@@ -686,7 +689,7 @@ fn jobs_that_completed_before_a_row_of_failures_are_still_records_of_an_estimate
     let ended = "SELECT job FROM jobs WHERE ended_at IS NOT NULL";
     while rows_for(&engine, &Caller::Owner, ended).map_or(0, |rows| rows.len()) < states.len() {
         assert!(begun.elapsed().as_secs() < 180, "gave up waiting for the jobs");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     let question = EstimateQuestion::new("solve".to_owned(), "memory").expect("a resource");
     let evidence = |most| {
@@ -729,7 +732,7 @@ fn an_estimate_reads_few_of_the_jobs_of_an_application() {
         || count("state = 'completed'") != ["3"]
     {
         assert!(begun.elapsed().as_secs() < 180, "gave up waiting for the jobs");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     let (name, role) = ("scheduler".to_owned(), Role::Admin);
     let scheduler = Caller::User(User { name, role, ..User::default() });
